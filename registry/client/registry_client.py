@@ -5,27 +5,24 @@ import re
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, TypeAlias
 from uuid import uuid4
 
 import orjson
 from aiohttp import hdrs
 
-from registry.client.client_errors import RegistryError, Reply, UnexpectedResponse
-from registry.client.linked_resources import Conflict, Resource, linked_resources
-from registry.client.transport import Transport, failure
-from registry.protocol import (
-    EVENT_STREAM,
-    EXTENSION,
-    IDEMPOTENCY_KEY,
-    LARGEST_PAGE,
-    LAST_EVENT_ID,
-    MEDIA_TYPE,
-    MERGE,
-    OPERATIONS,
-    RESULTS,
-    media_type,
+from registry import protocol
+from registry.client.client_documents import (
+    Conflict,
+    RegistryError,
+    Resource,
+    UnexpectedResponse,
+    linked_resources,
+    member,
+    understood,
+    unexpected,
 )
+from registry.client.transport import Reply, Transport
 
 Document: TypeAlias = Mapping[str, Any]
 Operation: TypeAlias = Mapping[str, Any]
@@ -39,11 +36,7 @@ _MIN_DELAY, _MAX_DELAY = 1.0, 30.0
 _TRANSACTION_BYTES = 2**28
 """Of the changes of one transaction, which are kept until all have arrived."""
 
-_ATTEMPTS = 5
-"""How often to try a change while the links of the resource change."""
-
-_NO_VERSION = '"0"'
-"""An entity tag that no resource has."""
+_NONE: Document = {}
 
 _SEGMENT = re.compile(r"[\w-]+", re.ASCII)
 
@@ -80,15 +73,15 @@ class Client(Transport):
 
     async def merge(self, type_name: str, /, **fields: Any) -> Resource:
         """Update the resource that has the unique value among the fields, or create one."""
-        return await self._post(type_name, fields, [MERGE])
+        return await self._post(type_name, fields, [protocol.MERGE])
 
     async def get(
-        self, type_name: str, id_: str | int, *, include: Names = (), fields: Document | None = None
+        self, type_name: str, id_: str | int, *, include: Names = (), fields: Document = _NONE
     ) -> Resource:
         """Read a resource. include: relationships. fields: names of what to read, by type."""
-        path, query = await self._path(type_name, id_), _query(include, fields)
-        reply = await self.send(hdrs.METH_GET, path, params=query)
-        return _resource(reply) or await self._fail(path, reply, {})
+        path = await self._path(type_name, str(id_))
+        query = _query(include, fields)
+        return _resource(path, await self.send(hdrs.METH_GET, path, params=query))
 
     async def list(
         self,
@@ -97,7 +90,7 @@ class Client(Transport):
         filter: Document | Sequence[Document] = (),  # noqa: A002 - as in the API
         sort: Names = (),
         include: Names = (),
-        fields: Document | None = None,
+        fields: Document = _NONE,
     ) -> AsyncGenerator[Resource]:
         """Yield the resources of a type, page by page; include, fields: as for `get`.
 
@@ -106,15 +99,18 @@ class Client(Transport):
         """
         path, query = await self._path(type_name), _query(include, fields, sort, filter)
         async for document in self.pages(path, query):
-            for resource in linked_resources(document):
+            with understood(path):
+                resources = linked_resources(document)
+            for resource in resources:
                 yield resource
 
     async def update(self, resource: Resource, /, **fields: Any) -> Resource:
         """Change fields, also of this object. Raises Conflict if the resource is not as read."""
-        data = {**await self._data(resource.type, fields), "id": resource.id}
-        updated = await self._change(hdrs.METH_PATCH, resource, fields, data)
+        body = await self._body(resource.type, fields, id=resource.id)
+        reply = await self._change(hdrs.METH_PATCH, resource, fields, body)
+        updated = _resource(resource.type, reply, fields)
         resource.attributes |= updated.attributes
-        resource.related |= {name: fields[name] for name in updated.related if name in fields}
+        resource.related |= updated.related
         resource.etag = updated.etag
         return resource
 
@@ -129,31 +125,30 @@ class Client(Transport):
 
         key: the idempotency key, by default a new one. prefer: as for `send`.
         """
-        headers = {hdrs.CONTENT_TYPE: media_type(EXTENSION), IDEMPOTENCY_KEY: key or uuid4().hex}
-        body = {OPERATIONS: operations}
-        reply = await self.send(hdrs.METH_POST, "operations", body, prefer, headers=headers)
-        results = reply.member(RESULTS)
+        headers, body = _headers(key, protocol.EXTENSION), {protocol.OPERATIONS: operations}
+        document, _ = await self.send(hdrs.METH_POST, "operations", body, prefer, headers=headers)
+        results = member(document, protocol.RESULTS)
         if not isinstance(results, list) or len(results) != len(operations):
-            raise failure("operations", reply)
+            raise unexpected("operations")
         return results
 
-    async def pages(self, path: str, query: _Query) -> AsyncGenerator[dict[str, Any]]:
+    async def pages(self, path: str, query: _Query) -> AsyncGenerator[Document]:
         """Yield the documents of all pages of a collection."""
-        first = page = [*query, ("page[size]", str(LARGEST_PAGE))]
+        first = page = [*query, ("page[size]", str(protocol.LARGEST_PAGE))]
         while page:
-            reply = await self.send(hdrs.METH_GET, path, params=page)
-            after = ("page[after]", str(reply.member("meta", "page", "after")))
-            if not isinstance(reply.member("data"), list) or after in page:
-                raise failure(path, reply)
-            yield reply.document
-            page = [*first, after] if reply.member("meta", "page", "after") else []
+            document, _ = await self.send(hdrs.METH_GET, path, params=page)
+            cursor = member(document, "meta", "page", "after")
+            after = ("page[after]", str(cursor))
+            if not isinstance(member(document, "data"), list) or after in page:
+                raise unexpected(path)
+            yield document
+            page = [*first, after] if cursor else []
 
     async def position(self) -> str:
         """Return the present position in the changes."""
-        reply = await self.send(hdrs.METH_GET, "changes")
-        if not (position := reply.member("meta", "position")):
-            raise failure("changes", reply)
-        return str(position)
+        document, _ = await self.send(hdrs.METH_GET, "changes")
+        with understood("changes"):
+            return str(document["meta"]["position"])
 
     async def changes(
         self, *, after: str | None = None, types: Names = ()
@@ -165,134 +160,144 @@ class Client(Transport):
         async with aclosing(self.follow(types, after)) as transactions:
             async for position, changes in transactions:
                 for number, text in enumerate(changes, 1):
-                    change = orjson.loads(text)
-                    (resource,) = linked_resources({"data": change.get("data", change.get("ref"))})
+                    with understood("changes"):
+                        change = orjson.loads(text)
+                        data = change.get("data") or change["ref"]
+                        (resource,) = linked_resources({"data": data})
+                        op, meta = change["op"], change.get("meta", {})
                     after = position if number == len(changes) else after
-                    yield ResourceChange(change["op"], resource, after, change.get("meta", {}))
+                    yield ResourceChange(op, resource, after, meta)
                 after = position
 
     async def follow(
         self, types: Names, after: str | None
     ) -> AsyncGenerator[tuple[str, Sequence[bytes]]]:
-        """Yield the position after each transaction with its changes in JSON; as `changes`.
+        """Yield the position after each transaction with its changes in JSON, as `changes` does.
 
         There are none if there was only time without changes.
         """
-        delay = _MIN_DELAY
+        query, delay = [("filter[type]", _joined(types))] if types else [], _MIN_DELAY
         while True:
             changes, size = list[bytes](), 0
-            headers = {hdrs.ACCEPT: EVENT_STREAM} | ({LAST_EVENT_ID: after} if after else {})
-            parameters = [("filter[type]", _joined(types))] if types else []
-            events = self.events("changes", params=parameters, headers=headers)
-            async with aclosing(events):
+            position = {protocol.LAST_EVENT_ID: after} if after else {}
+            headers = {hdrs.ACCEPT: protocol.EVENT_STREAM, **position}
+            async with aclosing(self.events("changes", params=query, headers=headers)) as events:
                 async for event in events:
                     delay, size = _MIN_DELAY, size + len(event[b"data"])
-                    if b"event" not in event:
-                        changes.append(event[b"data"])
                     if size > _TRANSACTION_BYTES:
                         raise UnexpectedResponse("a transaction in the changes is too large")
+                    if b"event" not in event:
+                        changes.append(event[b"data"])
                     if b"id" in event:
-                        after = event[b"id"].decode()
+                        after = event[b"id"].decode(errors="replace")
                         yield after, changes
                         changes, size = [], 0
             await asyncio.sleep(delay)
             delay = min(2 * delay, _MAX_DELAY)
 
     async def _post(self, type_name: str, fields: Document, prefer: Sequence[str] = ()) -> Resource:
-        path, data = await self._path(type_name), await self._data(type_name, fields)
-        headers = {hdrs.CONTENT_TYPE: MEDIA_TYPE, IDEMPOTENCY_KEY: uuid4().hex}
-        reply = await self.send(hdrs.METH_POST, path, {"data": data}, prefer, headers=headers)
-        return _resource(reply) or await self._fail(path, reply, fields)
+        path, body = await self._path(type_name), await self._body(type_name, fields)
+        try:
+            reply = await self.send(hdrs.METH_POST, path, body, prefer, headers=_headers())
+        except Conflict as conflict:
+            raise await self._explained(conflict, path, fields) from None
+        return _resource(path, reply, fields)
 
     async def _change(
-        self, method: str, resource: Resource, sent: Document, data: Document | None = None
-    ) -> Resource:
-        """Change a resource if all of it is as it was read; return it as it is then.
-
-        Its version is that of its links too, which may have changed.
-        """
+        self, method: str, resource: Resource, fields: Document, body: Document | None = None
+    ) -> Reply:
+        """Change a resource if what was read of it is the same, also in another version."""
         path, etag = await self._path(resource.type, resource.id), resource.etag
-        read, is_same = (resource.attributes, resource.related), True
-        for _ in range(_ATTEMPTS):
-            if etag is None and any(read):
-                fields = {resource.type: ["id", *resource.attributes]}
-                now = await self.get(resource.type, resource.id, include=read[1], fields=fields)
-                is_same = (now.attributes, now.related) == read
-                etag = now.etag if is_same else _NO_VERSION
-            headers = {hdrs.CONTENT_TYPE: MEDIA_TYPE} | ({hdrs.IF_MATCH: etag} if etag else {})
-            reply = await self.send(method, path, data and {"data": data}, headers=headers)
-            if reply.status != 412 or not is_same:
-                break
-            etag = None
-        if reply.status == 204:
-            return resource
-        return _resource(reply) or await self._fail(path, reply, sent, resource)
+        if etag is None and (resource.attributes or resource.related):
+            shown = {resource.type: ["id", *resource.attributes]}
+            now = await self.get(resource.type, resource.id, include=resource.related, fields=shown)
+            etag = now.etag
+            if (now.attributes, now.related) != (resource.attributes, resource.related):
+                conflict = Conflict(f"/{path} is not as it was read", 412)
+                conflict.read, conflict.sent, conflict.stored = resource, fields, now
+                raise conflict
+        headers = _headers() | ({hdrs.IF_MATCH: etag} if etag else {})
+        try:
+            return await self.send(method, path, body, headers=headers)
+        except Conflict as conflict:
+            if conflict.status != 412 or resource.etag is None:
+                raise await self._explained(conflict, path, fields, resource) from None
+        resource.etag = None
+        return await self._change(method, resource, fields, body)
 
-    async def _fail(
-        self, path: str, reply: Reply, fields: Document, read: Resource | None = None
-    ) -> NoReturn:
-        """Raise the error for a write, with what is stored if that is the reason."""
-        error = failure(path, reply)
-        if isinstance(error, Conflict):
-            error.read, error.sent = read, fields
-            about = str(reply.member("errors", 0, "links", "about") or path)
-            with suppress(RegistryError, ValueError):
-                target = "/".join(map(_segment, about.split("/")[-2:]))
-                error.stored = _resource(await self.send(hdrs.METH_GET, target))
-        raise error
+    async def _explained(
+        self, conflict: Conflict, path: str, sent: Document, read: Resource | None = None
+    ) -> Conflict:
+        about = str(member(conflict.errors, 0, "links", "about") or path)
+        with suppress(RegistryError, ValueError):
+            path = "/".join(map(_segment, about.split("/")[-2:]))
+            conflict.stored = _resource(path, await self.send(hdrs.METH_GET, path))
+        conflict.read, conflict.sent = read, sent
+        return conflict
 
-    async def _data(self, type_name: str, fields: Document) -> dict[str, Any]:
-        """Return the resource object for fields, told apart by their values."""
-        attributes, linkage = dict[str, Any](), dict[str, Any]()
+    async def _body(self, type_name: str, fields: Document, **members: str) -> Document:
+        """Return the document of a resource; values tell relationships from attributes."""
+        data: dict[str, Any] = {"type": type_name, **members, "attributes": {}, "relationships": {}}
         for name, value in fields.items():
             if isinstance(value, Resource):
-                linkage[name] = {"data": _identifier(value)}
-            elif isinstance(value, (list, tuple)):
-                linkage[name] = {"data": [_identifier(one) for one in value]}
+                data["relationships"][name] = {"data": _identifier(value)}
+            elif isinstance(value, list | tuple):
+                data["relationships"][name] = {"data": [_identifier(one) for one in value]}
             elif value is None and await self._is_relationship(type_name, name):
-                linkage[name] = {"data": None}
+                data["relationships"][name] = {"data": None}
             else:
-                attributes[name] = value
-        return {"type": type_name, "attributes": attributes, "relationships": linkage}
+                data["attributes"][name] = value
+        return {"data": data}
 
     async def _is_relationship(self, type_name: str, name: str) -> bool:
-        path = await self._path(type_name, 1, "relationships", name)
+        path = await self._path(type_name, "1", "relationships", name)
         if path not in self._relationships:
-            reply = await self.send(hdrs.METH_OPTIONS, path)
-            self._relationships[path] = reply.is_success
+            try:
+                await self.send(hdrs.METH_OPTIONS, path)
+                self._relationships[path] = True
+            except RegistryError as error:
+                if error.status != 404:
+                    raise
+                self._relationships[path] = False
         return self._relationships[path]
 
-    async def _path(self, type_name: str, *below: str | int) -> str:
+    async def _path(self, type_name: str, *below: str) -> str:
         """Return a path in a collection, relative to the base URL."""
         if not self._collections:
-            reply = await self.send(hdrs.METH_GET, "")
-            collections = reply.member("meta", "collections")
-            if not isinstance(collections, dict):
-                raise failure("", reply)
-            self._collections = collections
+            document, _ = await self.send(hdrs.METH_GET, "")
+            with understood(""):
+                self._collections = {
+                    name: str(url).rpartition("/")[2]
+                    for name, url in document["meta"]["collections"].items()
+                }
         if type_name not in self._collections:
             known = ", ".join(self._collections)
             raise RegistryError(f"there is no type {type_name!r}; the types are {known}")
-        collection = str(self._collections[type_name]).rpartition("/")[2]
-        return "/".join(map(_segment, (collection, *below)))
+        return "/".join(map(_segment, (self._collections[type_name], *below)))
 
 
-def _segment(part: str | int) -> str:
-    if not _SEGMENT.fullmatch(str(part)):
-        raise ValueError(f"{part!r} is not an id")
-    return str(part)
+def _segment(part: str) -> str:
+    if not _SEGMENT.fullmatch(part):
+        raise ValueError(f"{part!r} is not a part of a path")
+    return part
 
 
-def _identifier(resource: Resource) -> dict[str, str]:
+def _headers(key: str | None = None, extension: str | None = None) -> dict[str, str]:
+    content_type = protocol.media_type(extension)
+    return {hdrs.CONTENT_TYPE: content_type, protocol.IDEMPOTENCY_KEY: key or uuid4().hex}
+
+
+def _identifier(resource: Resource) -> Document:
     return {"type": resource.type, "id": resource.id}
 
 
-def _resource(reply: Reply) -> Resource | None:
-    """Return the resource of a response, None if that is an error."""
-    if not reply.is_success:
-        return None
-    (resource,) = linked_resources(reply.document)
-    resource.etag = reply.headers.get(hdrs.ETAG)
+def _resource(path: str, reply: Reply, sent: Document = _NONE) -> Resource:
+    """Return the resource of a response, which leads to those that were sent."""
+    document, headers = reply
+    with understood(path):
+        (resource,) = linked_resources(document)
+    resource.related |= {name: sent[name] for name in resource.related if name in sent}
+    resource.etag = headers.get(hdrs.ETAG)
     return resource
 
 
@@ -300,19 +305,15 @@ def _joined(names: Names) -> str:
     return names if isinstance(names, str) else ",".join(names)
 
 
-def _query(
-    include: Names, fields: Document | None, sort: Names = (), conditions: Any = ()
-) -> _Query:
+def _query(include: Names, fields: Document, sort: Names = (), conditions: Any = ()) -> _Query:
     if isinstance(conditions, Mapping):
         conditions = [
             {"name": name, "op": operator, "val": getattr(operand, "id", operand)}
             for name, value in conditions.items()
-            for operator, operand in (
-                value if isinstance(value, Mapping) else {"eq": value}
-            ).items()
+            for operator, operand in (value if isinstance(value, dict) else {"eq": value}).items()
         ]
     named = {"include": include, "sort": sort}
-    named |= {f"fields[{name}]": names for name, names in (fields or {}).items()}
+    named |= {f"fields[{name}]": names for name, names in fields.items()}
     query = [(name, _joined(names)) for name, names in named.items() if names]
     encoded = orjson.dumps(conditions, default=str).decode()
     return [*query, ("filter", encoded)] if conditions else query

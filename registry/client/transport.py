@@ -1,16 +1,24 @@
 """Requests of a client: repeated while that is safe, bounded in time and size, to one host only."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from typing import Any, Self
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any, Self, TypeAlias
 
 import orjson
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, hdrs
 from yarl import URL
 
-from registry.client.client_errors import Gone, RegistryError, Reply, UnexpectedResponse
-from registry.client.linked_resources import Conflict
-from registry.protocol import EVENT_STREAM, PREFER, PREFERENCE_APPLIED
+from registry import protocol
+from registry.client.client_documents import (
+    Conflict,
+    Gone,
+    RegistryError,
+    UnexpectedResponse,
+    member,
+)
+
+Reply: TypeAlias = tuple[Any, Mapping[str, str]]
+"""The document of a response, None if it has none, and its headers."""
 
 _TIMEOUT_SECONDS = 30
 _SILENCE_SECONDS = 45
@@ -31,25 +39,30 @@ _EVENT_BYTES = 2**20
 _UNREPEATABLE = {hdrs.METH_PATCH, hdrs.METH_DELETE}
 """Methods for which nothing tells whether a request without a response was executed."""
 
+_KINDS: Mapping[Any, type[RegistryError]] = {
+    "invalid_position": Gone,
+    "position_expired": Gone,
+    "precondition_failed": Conflict,
+    "value_taken": Conflict,
+}
+"""The errors for codes."""
+
 _LOST = (TimeoutError, ClientError, OSError)
 
 
 class Transport:
-    """Sends requests to the service at a base URL.
+    """Sends requests to the service at a base URL; all methods raise RegistryError.
 
     A request without a response, or refused for the moment, is repeated for some seconds if the
     service has responded before, or says when to repeat it.
     """
 
     def __init__(self, url: str, token: str | None = None) -> None:
-        base = URL(url)
-        if base.scheme not in {"http", "https"} or not base.host or base.query or base.fragment:
-            raise ValueError(f"{url!r} is not a base URL such as http://127.0.0.1:8080")
         # To compress responses would take more of the service's time than to send them.
         headers = {hdrs.ACCEPT_ENCODING: "identity"}
         headers |= {hdrs.AUTHORIZATION: f"Bearer {token}"} if token else {}
         timeout = ClientTimeout(total=_TIMEOUT_SECONDS)
-        self._session = ClientSession(f"{url.rstrip('/')}/", headers=headers, timeout=timeout)
+        self._session = ClientSession(f"{base_url(url)}/", headers=headers, timeout=timeout)
         self._has_responded = False
 
     async def __aenter__(self) -> Self:
@@ -61,96 +74,97 @@ class Transport:
     async def send(
         self, method: str, path: str, body: Any = None, prefer: Sequence[str] = (), **options: Any
     ) -> Reply:
-        """Return the response to a request, after repetitions if needed. Raises RegistryError.
+        """Return the response to a request that was executed, after repetitions if needed.
 
         path: relative to the base URL. prefer: what the service must apply (RFC 7240). options:
         those of aiohttp.
         """
-        headers = {PREFER: ", ".join(prefer)} if prefer else {}
+        headers = {protocol.PREFER: ", ".join(prefer)} if prefer else {}
         options["headers"] = headers | options.get("headers", {})
         if body is not None:  # with what JSON lacks, such as exact decimals, as strings
             options["data"] = orjson.dumps(body, default=str)
         for delay in (*DELAYS, None):
+            pause = delay
             try:
                 request = self._session.request(method, path, allow_redirects=False, **options)
                 async with request as response:
-                    reply = await _read(response)
-                pause = self._pause(reply, delay)
+                    document = await _read(path, response)
+                break
+            except RegistryError as error:
+                pause = self._pause(error, delay)
+                self._has_responded |= error.status != 503
+                if pause is None:
+                    raise
             except _LOST as error:
-                pause = delay
                 if pause is None or not self._has_responded or method in _UNREPEATABLE:
                     raise _unreachable(error) from None
-            if pause is None:
-                break
             await asyncio.sleep(pause)
         self._has_responded = True
-        applied = reply.headers.get(PREFERENCE_APPLIED, "")
-        if reply.is_success and (ignored := [one for one in prefer if one not in applied]):
+        applied = response.headers.get(protocol.PREFERENCE_APPLIED, "")
+        if ignored := [one for one in prefer if one not in applied]:
             reason = f"the service, an earlier version, has executed /{path} without {ignored[0]}"
-            raise UnexpectedResponse(reason, reply)
-        return reply
+            raise UnexpectedResponse(reason, response.status, response.headers, document)
+        return document, response.headers
 
-    def _pause(self, reply: Reply, delay: float | None) -> float | None:
-        """Return the seconds before a request is repeated, None to accept the response."""
-        if delay is None or reply.status != 503 or reply.member("errors", 0, "code") == "disk_full":
+    def _pause(self, error: RegistryError, delay: float | None) -> float | None:
+        """Return the seconds before a refused request is repeated, None if it is not."""
+        if delay is None or error.status != 503 or error.code == "disk_full":
             return None
-        after = reply.headers.get(hdrs.RETRY_AFTER, "")
-        if not after.isdecimal():
+        if error.retry_after is None:
             return delay if self._has_responded else None
-        return max(delay, int(after)) if len(after) < 4 and int(after) <= _MAX_DELAY else None
+        return max(delay, error.retry_after) if error.retry_after <= _MAX_DELAY else None
 
     async def events(self, path: str, **options: Any) -> AsyncGenerator[dict[bytes, bytes]]:
-        """Yield the fields of server-sent events (WHATWG HTML, 9.2) until the connection ends.
-
-        Raises RegistryError if the service refuses, or has never responded.
-        """
+        """Yield the fields of server-sent events (WHATWG HTML, 9.2) until the connection ends."""
         timeout = ClientTimeout(sock_connect=_TIMEOUT_SECONDS, sock_read=_SILENCE_SECONDS)
         options |= {"timeout": timeout, "read_bufsize": _EVENT_BYTES, "allow_redirects": False}
         try:
             async with self._session.get(path, **options) as response:
-                if response.content_type != EVENT_STREAM:
-                    reply = await _read(response)
-                    if reply.status == 503 and self._has_responded:
-                        return
-                    raise failure(path, reply)
+                if response.content_type != protocol.EVENT_STREAM:
+                    await _read(path, response)
+                    raise UnexpectedResponse(f"not a registry: /{path} has no events")
                 self._has_responded = True
                 while (event := await response.content.readuntil(b"\n\n")).endswith(b"\n\n"):
                     fields = dict(line.partition(b": ")[::2] for line in event.splitlines())
                     if b"data" in fields:
                         yield fields
-        except ValueError:
-            raise UnexpectedResponse(f"/{path} has an event that is too large") from None
+        except RegistryError as error:
+            if error.status != 503 or not self._has_responded:
+                raise
         except _LOST as error:
             if not self._has_responded:
                 raise _unreachable(error) from None
+        except ValueError:
+            raise UnexpectedResponse(f"/{path} has an event that is too large") from None
 
 
-async def _read(response: ClientResponse) -> Reply:
+def base_url(text: str) -> str:
+    """Return a base URL without a slash at its end. Raises ValueError."""
+    url = URL(text)
+    if url.scheme not in {"http", "https"} or not url.host or url.query_string or url.fragment:
+        raise ValueError(f"{text!r} is not a base URL such as http://127.0.0.1:8080")
+    return text.rstrip("/")
+
+
+async def _read(path: str, response: ClientResponse) -> Any:
+    """Return the document of a response. Raises the error for a refusal."""
     body = bytearray()
     async for chunk in response.content.iter_any():
         body += chunk
         if len(body) > _MAX_BYTES:
-            raise UnexpectedResponse(f"a response has more than {_MAX_BYTES >> 20} MiB")
+            raise UnexpectedResponse(f"/{path} has more than {_MAX_BYTES >> 20} MiB")
     try:
         document = orjson.loads(body)
     except orjson.JSONDecodeError:
         document = None
-    return Reply(response.status, response.headers, document)
-
-
-def failure(path: str, reply: Reply) -> RegistryError:
-    """Return the error for a response that is not the expected one."""
-    if reply.is_success:
-        return UnexpectedResponse("not a registry: the response is not a document of one", reply)
-    location = reply.headers.get(hdrs.LOCATION)
-    detail = f"nothing is sent to {location}" if location else reply.member("errors", 0, "detail")
-    reason = f"/{path} failed with status {reply.status}{f': {detail}' if detail else ''}"
-    match reply.status, reply.member("errors", 0, "code"):
-        case (410, _) | (_, "invalid_position"):
-            return Gone(reason, reply)
-        case (412, _) | (_, "value_taken"):
-            return Conflict(reason, reply)
-    return RegistryError(reason, reply)
+    if response.status // 100 == 2:
+        return document
+    location, code = response.headers.get(hdrs.LOCATION), member(document, "errors", 0, "code")
+    detail = member(document, "errors", 0, "detail") or (
+        location and f"nothing is sent to {location}"
+    )
+    message = f"/{path} failed with status {response.status}{f': {detail}' if detail else ''}"
+    raise _KINDS.get(code, RegistryError)(message, response.status, response.headers, document)
 
 
 def _unreachable(error: Exception) -> RegistryError:

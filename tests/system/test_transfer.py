@@ -130,8 +130,8 @@ async def test_a_request_is_repeated_during_overload(
 
     monkeypatch.setattr(transport, "DELAYS", (0, 0))
     async with Client(await fake_service(handle)) as client:
-        replies = [await client.send("GET", "persons") for _ in range(2)]
-        assert [reply.status for reply in replies] == [200, 200]
+        assert await client.send("GET", "persons")
+        assert await client.send("GET", "persons")
 
 
 @pytest.mark.parametrize("options", [COMPUTERS, ("--type", "computer", "--create")])

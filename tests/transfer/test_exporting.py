@@ -194,7 +194,7 @@ async def test_exports_over_the_api_and_from_the_database_are_the_same(
 async def test_an_export_follows_pages(
     staff: Api, run: RunCommand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("registry.client.registry_client.LARGEST_PAGE", 2)
+    monkeypatch.setattr("registry.protocol.LARGEST_PAGE", 2)
     options = ("--type=person", "--sort=-last_name", "--fields=last_name")
     done = await run("export", "--url", staff.origin, *options, "-")
     assert done.output == "\ufefflast_name\r\nTuring\r\nO'Neil\r\nLovelace\r\n"

@@ -15,6 +15,7 @@ from registry.client.client_documents import (
     RegistryError,
     UnexpectedResponse,
     member,
+    unexpected,
 )
 
 Reply: TypeAlias = tuple[Any, Mapping[str, str]]
@@ -113,6 +114,33 @@ class Transport:
         if error.retry_after is None:
             return delay if self._has_responded else None
         return max(delay, error.retry_after) if error.retry_after <= _MAX_DELAY else None
+
+    async def download(self, path: str, type_: str, **options: Any) -> AsyncGenerator[bytes]:
+        """Yield the body of a response of a media type in pieces, as they arrive.
+
+        Raises RegistryError, also if the connection ends before the body.
+        """
+        timeout = ClientTimeout(sock_connect=_TIMEOUT_SECONDS, sock_read=_TIMEOUT_SECONDS)
+        options |= {"headers": {hdrs.ACCEPT: type_}, "timeout": timeout, "allow_redirects": False}
+        is_sent = False
+        for delay in (*DELAYS, None):
+            try:
+                async with self._session.get(path, **options) as response:
+                    is_sent = response.content_type == type_
+                    if not is_sent:
+                        await _read(path, response)
+                        raise unexpected(path)
+                    async for piece in response.content.iter_any():
+                        yield piece
+                    return
+            except RegistryError as error:
+                pause = self._pause(error, delay)
+                if pause is None:
+                    raise
+            except _LOST as error:
+                reason = f"the service ended its response to /{path} early: see its log"
+                raise RegistryError(reason) if is_sent else _unreachable(error) from None
+            await asyncio.sleep(pause)
 
     async def events(self, path: str, **options: Any) -> AsyncGenerator[dict[bytes, bytes]]:
         """Yield the fields of server-sent events (WHATWG HTML, 9.2) until the connection ends."""

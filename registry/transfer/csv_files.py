@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, TextIO
 
-from registry.csv_format import Column, escaped, find_column, unescaped
-from registry.model.attributes import Attribute, Text
+from registry.csv_format import Column, find_column, unescaped
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
 from registry.printable import note
@@ -19,7 +18,6 @@ from registry.transfer.rows import (
     InvalidRow,
     Mention,
     Row,
-    Values,
     canonical,
     read_lines,
 )
@@ -71,24 +69,6 @@ def read_csv(
             yield InvalidRow(line, (None, f"not CSV, is a quote not closed? ({error}){extent}"))
         except InvalidRow as invalid:
             yield invalid
-
-
-class CsvWriter:
-    """Writes resource objects as rows, after a header."""
-
-    def __init__(self, file: TextIO, columns: Sequence[Column]) -> None:
-        self._writer = csv.writer(file)
-        self._columns = columns
-        self._writer.writerow([column.name for column in columns])
-
-    def write(self, document: Mapping[str, Any]) -> None:
-        """Write the resources of a document, which includes the targets of other columns."""
-        shown = [*document.get("included", ()), *document["data"]]
-        attributes = {(each["type"], each[ID]): each["attributes"] for each in shown}
-        self._writer.writerows(
-            [_cell(_value(one, each, attributes), one.attribute) for one in self._columns]
-            for each in document["data"]
-        )
 
 
 def _delimiter(header: str) -> str:
@@ -177,23 +157,3 @@ def _add(row: Row, column: Column, text: str, value: Any) -> None:
         mention.id = text or None
     else:
         mention.values[column.field] = value
-
-
-def _cell(value: Any, attribute: Attribute | None) -> Any:
-    if isinstance(value, bool):
-        return str(value).lower()
-    # A negative number is not a formula.
-    if not isinstance(value, str) or not (attribute is None or isinstance(attribute, Text)):
-        return value
-    return escaped(value)
-
-
-def _value(
-    column: Column, resource: Mapping[str, Any], attributes: Mapping[tuple[str, str], Values]
-) -> Any:
-    one = resource
-    if column.relationship is not None:
-        one = resource["relationships"][column.relationship]["data"]
-    if one is None or column.field == ID:
-        return one and one[ID]
-    return attributes.get((one["type"], one[ID]), {}).get(column.field)

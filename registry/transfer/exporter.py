@@ -1,45 +1,19 @@
-"""The resources of an export: from a snapshot of the database, or over the API."""
+"""The resources of an export: CSV as the service sends it, or NDJSON of the pages of a type."""
 
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import aclosing, suppress
 from graphlib import CycleError, TopologicalSorter
-from typing import Any, TypeAlias
+from typing import IO, TypeAlias
 
-from registry.client.registry_client import Client, Document
-from registry.csv_format import Column
-from registry.jsonapi.query import Query
+import orjson
+
+from registry.client import Client
 from registry.model.graph import Graph
-from registry.model.record import Record
-from registry.model.resource_type import Relationship, ResourceType
-from registry.storage import Repository
+from registry.model.resource_type import ResourceType
+from registry.protocol import CSV_TYPE
 from registry.transfer.rows import ID
 
-
-@dataclass(frozen=True)
-class Selection:
-    """What to export of a type: the columns, and the filters, order and fields of the query."""
-
-    resource: ResourceType
-    columns: Sequence[Column]
-    parameters: Sequence[tuple[str, str]]
-    query: Query
-
-    @property
-    def links(self) -> Mapping[str, Relationship]:
-        """The relationships among the columns."""
-        names = {column.relationship for column in self.columns}
-        return {name: one for name, one in self.resource.to_one.items() if name in names}
-
-    @property
-    def joined(self) -> Mapping[str, Relationship]:
-        """Those with columns of their targets besides the id."""
-        names = {column.relationship for column in self.columns if column.field != ID}
-        return {name: one for name, one in self.links.items() if name in names}
-
-
-Selected: TypeAlias = tuple[Selection, Document]
-"""Resources, with those that other columns need, in the form of a document of the API."""
+Parameters: TypeAlias = Sequence[tuple[str, str]]
 
 
 def by_dependency(graph: Graph) -> list[ResourceType]:
@@ -53,44 +27,47 @@ def by_dependency(graph: Graph) -> list[ResourceType]:
     return list(graph.values())
 
 
-async def read_service(client: Client, selections: Sequence[Selection]) -> AsyncGenerator[Selected]:
-    """Yield the documents of pages, each at its own point in time. Raises RegistryError."""
-    for selection in selections:
-        resource, links = selection.resource, selection.links
-        whole = {resource.type, *(link.target for link in selection.joined.values())}
-        by_id = {link.target for link in links.values()} - whole
-        query = [*selection.parameters, *((f"fields[{name}]", ID) for name in sorted(by_id))]
-        query += [("include", ",".join(links))] if links else []
-        async for document in client.pages(resource.collection, query):
-            yield selection, document
+def shown_by(resource: ResourceType, columns: Sequence[str]) -> Parameters:
+    """Return the parameters for columns such as `serial`, `owner` and `owner.email`.
+
+    By default, these are all that an import of the type needs. The service refuses unknown ones.
+    """
+    fields: dict[str, dict[str, None]] = {resource.type: {}}
+    for column in columns or [ID, *resource.attributes, *resource.to_one]:
+        first, _, field = column.rpartition(".")
+        name = first or field
+        fields[resource.type][name] = None
+        if link := resource.to_one.get(name):
+            fields.setdefault(link.target, {})[field if first else ID] = None
+    included = [name for name in fields[resource.type] if name in resource.to_one]
+    parameters = [(f"fields[{name}]", ",".join(names)) for name, names in fields.items()]
+    return [*parameters, *([("include", ",".join(included))] if included else [])]
 
 
-async def read_database(
-    repository: Repository, graph: Graph, selections: Sequence[Selection]
-) -> AsyncGenerator[Selected]:
-    """Yield documents of all types as they are at one point in time. Raises StorageError."""
-    snapshot = await repository.snapshot_for(selections[0].resource, selections[0].query)
-    for selection in selections:
-        resource, query = selection.resource, selection.query
-        async with snapshot.listing(resource, query).chunks() as chunks:
-            async for records in chunks:
-                included: list[Document] = []
-                for link in selection.joined.values():
-                    target = graph[link.target]
-                    ids = {each[link.foreign_key] for each in records} - {None}
-                    names = target.attribute_names
-                    found = await snapshot.read_by_ids(target, ids, names)
-                    included += [_resource_object(target, each, names) for each in found]
-                names = query.attributes(resource)
-                data = [_resource_object(resource, each, names) for each in records]
-                yield selection, {"data": data, "included": included}
+async def write_csv(client: Client, path: str, parameters: Parameters, file: IO[bytes]) -> int:
+    """Write a collection as CSV; return the number of rows. Raises RegistryError, OSError."""
+    rows, is_quoted = -1, False  # the header is not counted
+    pieces = client.download(path, CSV_TYPE, params=parameters)
+    async with aclosing(pieces):
+        async for piece in pieces:
+            file.write(piece)
+            # Between quotes, a line end belongs to a cell.
+            parts = piece.split(b'"')
+            rows += sum(part.count(b"\n") for part in parts[is_quoted::2])
+            is_quoted ^= not len(parts) % 2
+    return rows
 
 
-def _resource_object(resource: ResourceType, record: Record, names: Collection[str]) -> Document:
-    links: dict[str, Any] = {}
-    for name, link in resource.to_one.items():
-        key = record.get(link.foreign_key)
-        links[name] = {"data": None if key is None else {"type": link.target, ID: str(key)}}
-    shown = {name: resource.json_value(name, record) for name in resource.readable if name in names}
-    head = {"type": resource.type, ID: str(record["_id"])}
-    return {**head, "attributes": shown, "relationships": links}
+async def write_ndjson(client: Client, path: str, parameters: Parameters, file: IO[bytes]) -> int:
+    """Write the resource objects of a collection, without URLs; as `write_csv`."""
+    lines = 0
+    async with aclosing(client.pages(path, parameters)) as pages:
+        async for page in pages:
+            for resource in page["data"]:
+                shown = {name: resource[name] for name in ("type", ID, "attributes")}
+                if links := resource.get("relationships"):
+                    linkage = {name: {"data": one["data"]} for name, one in links.items()}
+                    shown["relationships"] = linkage
+                file.write(orjson.dumps(shown, option=orjson.OPT_APPEND_NEWLINE))
+            lines += len(page["data"])
+    return lines

@@ -1,6 +1,6 @@
 """NDJSON files: a resource object of JSON:API per line, linked by `id`, or by `lid` in the file."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any, TextIO
 
@@ -31,16 +31,6 @@ def read_ndjson(file: TextIO, graph: Graph) -> Iterator[Row | InvalidRow]:
                 yield _row(number, line, graph, note_once)
             except InvalidRow as invalid:
                 yield invalid
-
-
-def write_ndjson(document: Mapping[str, Any], file: TextIO, links: Collection[str]) -> None:
-    """Write the resources of a document, with the linkage of these relationships, without URLs."""
-    for resource in document["data"]:
-        shown = {name: resource[name] for name in ("type", ID, "attributes")}
-        if links:
-            linkage = {name: {"data": resource["relationships"][name]["data"]} for name in links}
-            shown["relationships"] = linkage
-        file.write(orjson.dumps(shown).decode() + "\n")
 
 
 def _row(number: int, line: str, graph: Graph, note_once: Callable[[str], None]) -> Row:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from registry.settings import Settings
 from tests.support import Api
 from tests.transfer.conftest import RunCommand
 
@@ -30,12 +29,9 @@ async def test_the_commands_print_what_is_shown(
     page: str,
     api: Api,
     run: RunCommand,
-    settings: Settings,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert settings.mongodb_uri is not None
-    variables = {"MONGODB_URI": settings.mongodb_uri, "REGISTRY_DATABASE": settings.database}
     monkeypatch.setenv("REGISTRY_URL", api.origin)
     monkeypatch.chdir(tmp_path)
     for name, text in FILE.findall(page):
@@ -44,7 +40,7 @@ async def test_the_commands_print_what_is_shown(
     assert len(commands) == (7 if page is PAGE else 1)
     for command, expected in commands:
         words = shlex.split(command.replace("http://127.0.0.1:8080", api.origin))
-        done = await run(*words, **variables)
+        done = await run(*words)
         assert done.status == 0, done.errors
         if expected:
             assert shown(done.output, api.origin) == shown(expected, "http://127.0.0.1:8080")

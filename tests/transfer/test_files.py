@@ -12,10 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from registry.csv_format import find_column
+from registry.csv_format import CsvTable
+from registry.jsonapi.documents import PLAIN
+from registry.jsonapi.query import Query
 from registry.model.graph import Graph
+from registry.model.record import Record
 from registry.transfer import rows
-from registry.transfer.csv_files import CsvWriter, read_csv
+from registry.transfer.csv_files import read_csv
 from registry.transfer.ndjson_files import read_ndjson
 from registry.transfer.rows import InvalidFile, InvalidRow, Row, decoded
 from tests.devices import WITH_DEVICES
@@ -42,12 +45,13 @@ def lines_of(found: list[Row | InvalidRow]) -> list[str]:
 
 
 def written(*values: Mapping[str, Any], names: tuple[str, ...] = COLUMNS) -> str:
-    file = io.StringIO(newline="")
-    device = GRAPH["device"]
-    columns = [column for name in names if (column := find_column(name, device, GRAPH))]
-    objects = [{"type": "device", "id": "1", "attributes": each} for each in values]
-    CsvWriter(file, columns).write({"data": objects})
-    return file.getvalue()
+    table = CsvTable(Query({"device": dict.fromkeys(names).keys()}), GRAPH["device"], GRAPH)
+    load = {name: one.from_json for name, one in GRAPH["device"].attributes.items()}
+    records: list[Record] = [
+        {name: None if value is None else load[name](value) for name, value in each.items()}
+        for each in values
+    ]
+    return (table.header + table.encode(records, PLAIN)).decode("utf-8-sig")
 
 
 @pytest.mark.parametrize(

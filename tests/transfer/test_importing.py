@@ -354,10 +354,7 @@ async def test_seed_creates_persons_and_computers(
         (("import", "--encoding", "nam", "f.ndjson"), "unknown encoding nam"),
         (("import", "--create", "--key", "id", "f.ndjson"), "--create: rows that are all new"),
         (("export", "f.csv"), "--type: name the type to export: person or computer or assignment"),
-        (("export", "--type=person", "--filter=nam=Ada", "f"), "--filter: Unknown filter field"),
-        (("export", "--type=person", "--filter", "[1", "f"), "--filter: "),
         (("export", "--type=person", "--sort", "-nam", "f"), "--sort: "),
-        (("export", "--type=person", "--fields", "nam", "f"), "--fields: a person has no nam"),
     ],
 )
 async def test_invalid_options_are_one_line(

@@ -9,7 +9,7 @@ type Computer = components['schemas']['ComputerResource']
 
 const ATOMIC = 'application/vnd.api+json; ext="https://jsonapi.org/ext/atomic"'
 const headers = { 'Content-Type': 'application/vnd.api+json' }
-const api = createClient<paths>({
+const api = createClient<paths, `application/vnd.api+json${string}`>({
   baseUrl: process.argv[2],
   querySerializer: { array: { style: 'form', explode: false } }
 })

@@ -9,7 +9,7 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from registry.metrics import metrics_snapshot
-from registry.metrics.families import FAMILIES, Counter, Gauge, Histogram
+from registry.metrics.families import FAMILIES, Counter, Histogram
 from registry.metrics.metrics_snapshot import MetricsSnapshot, registry_of
 
 DOCUMENTATION = (Path(__file__).parents[1] / "docs" / "observability.md").read_text(
@@ -43,14 +43,6 @@ def test_a_histogram_counts_a_value_in_the_buckets_that_include_it() -> None:
     for value in (0.5, 1.0, 1.5, 9.0):
         histogram.observe(sample, value)
     assert histogram.read() == {(): [2.0, 1.0, 1.0, 12.0]}
-
-
-def test_a_gauge_with_a_function_has_its_present_value() -> None:
-    gauge, waiting = Gauge("g", "Values.", "queue"), [1]
-    gauge.sample("other")[0] += 3
-    gauge.set_function(lambda: len(waiting), "one")
-    waiting.append(2)
-    assert gauge.read() == {("other",): [3.0], ("one",): [2]}
 
 
 def test_the_total_of_snapshots_has_the_sum_of_each_sample() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from dataclasses import replace
 from typing import Any
@@ -79,25 +78,6 @@ async def test_queries_agree_with_the_model_however_many_related_records_match(
     last = pages[0].document["links"]["last"].removeprefix(api.origin)
     backwards = await api.pages(last, "prev")
     assert [id_ for page in reversed(backwards) for id_ in page.ids] == expected
-
-
-async def test_two_parameters_may_match_different_related_resources(api: Api) -> None:
-    await api.person()
-    await api.person()
-    for serial, owner in (("A-1", "1"), ("B-2", "1"), ("A-2", "2")):
-        await api.computer(serial, owner)
-    prefix = {"name": "serial", "op": "prefix", "val": "A"}
-    suffix = {"name": "serial", "op": "contains", "val": "2"}
-    query = "filter[computers.serial][prefix]=A&filter[computers.serial][contains]=2"
-    assert (await api.get(f"/persons?{query}")).ids == ["1", "2"]
-    same = [{"name": "computers", "op": "any", "val": {"and": [prefix, suffix]}}]
-    assert (await api.get(f"/persons?filter={quote(json.dumps(same))}")).ids == ["2"]
-
-
-async def test_missing_computed_attributes_are_compared(api: Api, database: Database) -> None:
-    await database.persons.insert_one({"_id": 1, "first_name": "Ada", "last_name": "Byron"})
-    await api.computer(owner="1")
-    assert (await api.get("/computers?filter[owner.full_name]=Ada Byron")).ids == ["1"]
 
 
 @pytest.mark.usefixtures("number_of_related")

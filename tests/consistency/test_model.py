@@ -471,6 +471,8 @@ class Comparison(RuleBasedStateMachine):
             pages.append([int(one["id"]) for one in document["data"]])
             links = document["links"]
             cursors = {name: cursor(links[to], name) for to, name in CURSORS.items()}
+            (back,) = CURSORS.keys() - {link}
+            assert (links[back] is None) == (len(pages) == 1), "only the first has none before it"
             assert document["meta"] == {"count": len(pages[-1]), "page": cursors}
             target = (links[link] or "").removeprefix(self.client.origin)
         return pages

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,8 +11,6 @@ import pytest
 from registry.mongod import embedded
 from registry.settings import Settings
 from tests.conftest import Serve
-from tests.storage.waiting import eventually
-from tests.support import Api, Database, open_cursors
 
 
 @pytest.mark.slow
@@ -35,19 +32,3 @@ async def test_the_service_responds_503_when_its_database_is_gone(
         assert response.status == 503
         assert response.document["errors"][0]["code"] == "unavailable"
         assert int(response.headers["Retry-After"]) > 0
-
-
-async def test_a_disconnected_client_ends_its_query(api: Api, database: Database) -> None:
-    await database.computers.insert_many(
-        {"_id": number, "serial": "x" * 255, "person": None} for number in range(1, 60_001)
-    )
-    reader, writer = await asyncio.open_connection("127.0.0.1", api.client.port)
-    writer.write(b"GET /computers HTTP/1.1\r\nHost: h\r\n\r\n")
-    await reader.readexactly(1_000)
-    assert await eventually(partial(has_open_cursors, database, 1))
-    writer.close()
-    assert await eventually(partial(has_open_cursors, database, 0))
-
-
-async def has_open_cursors(database: Database, count: int) -> bool:
-    return await open_cursors(database) == count

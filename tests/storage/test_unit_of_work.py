@@ -96,24 +96,6 @@ async def test_a_write_in_a_group_stores_what_a_single_one_stores(
     assert names == [("Ada $first_name", 4), ("$$ROOT {$x}", 4)]
 
 
-async def test_versions_change_of_moved_members_and_both_owners_only(
-    registry: Registry, database: Database
-) -> None:
-    await registry.write(registry.update(("person", 1), computers=[1, 2]))
-    move = registry.update(("person", 2), computers=[2])
-    assert await versions_after(registry, database, move) == {
-        ("person", 1): 1,
-        ("person", 2): 1,
-        ("computer", 2): 1,
-    }
-    move_back = registry.update(("computer", 2), owner=1)
-    assert await versions_after(registry, database, move_back) == {
-        ("person", 1): 1,
-        ("person", 2): 1,
-        ("computer", 2): 1,
-    }
-
-
 async def test_a_write_that_changes_nothing_writes_nothing(
     registry: Registry, database: Database, commands: CommandLog
 ) -> None:
@@ -176,20 +158,6 @@ async def test_the_number_of_commands_does_not_depend_on_that_of_operations(
     assert [one["data"]["id"] for one in results] == [
         str(number) for number in range(1, pairs + 1) for _ in ("person", "computer")
     ]
-
-
-async def test_operations_around_a_deletion_see_each_other(api: Api, database: Database) -> None:
-    reference = {"type": "person", "id": "1"}
-    await api.operate(
-        *add_pair(1),
-        {"op": "update", "data": {**reference, "attributes": {"first_name": "Grace"}}},
-        {"op": "remove", "ref": reference},
-        {"op": "update", "data": {"type": "computer", "id": "1", "attributes": {"serial": "new"}}},
-    )
-    assert await database.persons.count_documents({}) == 0
-    computer = await database.computers.find_one()
-    assert computer is not None
-    assert (computer["serial"], computer["person"], computer["version"]) == ("new", None, 3)
 
 
 async def test_a_single_update_sees_a_change_that_keeps_the_version(

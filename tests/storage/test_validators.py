@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from datetime import UTC, datetime
 from typing import Any
 
@@ -165,15 +164,3 @@ async def test_processes_may_set_validators_at_once(database: Database) -> None:
         with pytest.raises(WriteError):
             await database.assets.insert_one({"_id": 1})
         await database.command("collMod", "assets", validator={})
-
-
-async def test_a_validator_that_cannot_be_set_is_a_warning(
-    database: Database, caplog: pytest.LogCaptureFixture
-) -> None:
-    await database.command("create", "others")
-    await database.command("create", "assets", viewOn="others", pipeline=[])
-    caplog.set_level(logging.WARNING)
-    await prepare_validators(database, Graph([asset]))
-    (record,) = caplog.records
-    assert "Cannot set the validator of assets: " in record.message
-    assert "dbAdmin" in record.message

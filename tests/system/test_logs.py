@@ -6,13 +6,9 @@ import fcntl
 import io
 import json
 import logging
-import math
-import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from threading import Event
-from urllib.error import HTTPError
 
 import pytest
 
@@ -160,25 +156,3 @@ def test_repeated_lines_are_counted(output: io.StringIO, monkeypatch: pytest.Mon
         "7 lines like `another kind` were omitted",
         "refused 10",
     ]
-
-
-def test_refused_requests_leave_few_short_lines(start: Start) -> None:
-    service = start()
-    identifiers = []
-
-    def refuse(_: int) -> None:
-        with pytest.raises(HTTPError) as caught:
-            service.request(f"/{'x' * 7_000}")
-        caught.value.close()
-        identifiers.append(caught.value.headers["X-Request-ID"])
-
-    began = time.monotonic()
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(refuse, range(300)))
-    periods = 1 + math.ceil((time.monotonic() - began) / 10)
-    _, log = service.stop()
-    lines = log.splitlines()
-    assert 100 < len(lines) < 105 * periods
-    assert max(len(line.encode()) for line in lines) <= 500
-    for line in lines:
-        assert "omitted" in line or any(f"{id_} -> 404 " in line for id_ in identifiers)

@@ -126,34 +126,6 @@ async def test_requests_of_a_connection_are_served_by_tls_1_2_or_later(start: St
     assert seen == 6 * [("https", "127.0.0.1")]
 
 
-async def test_a_reloaded_certificate_is_used_for_new_connections_while_others_continue(
-    start: Start, authority: Authority, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    server = await start(respond)
-    reader, writer = await server.connect()
-
-    async def serial() -> str:
-        _, other = await server.connect()
-        number: str = other.get_extra_info("peercert")["serialNumber"]
-        await close(other)
-        return number
-
-    first = await serial()
-    install(authority, "second", *server.files)
-    server.certificate.reload()
-    second = await serial()
-    assert second != first
-    assert "The TLS certificate was reloaded" in caplog.text
-    server.files[1].write_bytes(authority.issue("third")[1].read_bytes())
-    server.certificate.reload()
-    assert await serial() == second
-    assert "The previous TLS certificate remains in use: --tls-key: " in caplog.text
-    writer.write(LAST)
-    assert (await read_all(reader)).endswith(b"done")
-    await close(writer)
-
-
 @pytest.mark.parametrize("key_types", [list(KeyType), list(reversed(KeyType))])
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 @pytest.mark.parametrize("name", ["localhost", None])

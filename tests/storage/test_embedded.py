@@ -212,6 +212,19 @@ async def test_systemd_tmpfiles_keeps_the_socket(
             assert await client.registry.notes.count_documents({}) == 0
 
 
+@pytest.mark.parametrize("name", ["lock", "mongod.log"])
+async def test_a_link_in_place_of_a_file_of_the_service_is_not_followed(
+    name: str, tmp_path: Path
+) -> None:
+    data_dir, precious = tmp_path / "data", tmp_path / "precious"
+    data_dir.mkdir()
+    precious.write_text("precious")
+    (data_dir / name).symlink_to(precious)
+    message = await start_error(data_dir)
+    assert f"{data_dir / name} is a symbolic link" in message
+    assert precious.read_text() == "precious"
+
+
 async def test_socket_directories_left_by_a_killed_service_are_removed(tmp_path: Path) -> None:
     left = tmp_path / "socket-left"
     left.mkdir()

@@ -8,6 +8,7 @@ import pytest
 from bson.int64 import Int64
 
 from registry.jsonapi.changes import Verb
+from registry.storage.mongo import transactions
 from registry.storage.mongo.transactions import SingleCommand
 from tests.storage.writing import MISSING, Registry, insert_fleet, locked, records
 from tests.support import Api, CommandLog, Database, Response
@@ -158,6 +159,15 @@ async def test_the_number_of_commands_does_not_depend_on_that_of_operations(
     assert [one["data"]["id"] for one in results] == [
         str(number) for number in range(1, pairs + 1) for _ in ("person", "computer")
     ]
+
+
+async def test_records_of_several_replies_are_loaded(
+    registry: Registry, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await registry.write(registry.update(("person", 1), computers=range(1, COMPUTERS + 1)))
+    monkeypatch.setattr(transactions, "ONE_BATCH", 2)
+    await registry.write(registry.delete(("person", 1)))
+    assert await database.computers.count_documents({"person": None}) == COMPUTERS
 
 
 async def test_a_single_update_sees_a_change_that_keeps_the_version(

@@ -8,6 +8,7 @@ import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -164,6 +165,19 @@ def test_workers_that_exit_again_and_again_stop_the_service(start: Start) -> Non
     assert "signal 9 (Killed)" in last
     assert status == 1
     assert has_exited(mongod)
+
+
+def test_a_failing_worker_is_replaced_while_another_serves(start: Start) -> None:
+    service = start(*TWO, command=(sys.executable, "-c", IMPATIENT))
+    other, *_ = workers_of(service)
+    for _ in range(4):
+        assert eventually(lambda: listener_count(service) == 2)
+        for worker in set(workers_of(service)) - {other}:
+            os.kill(worker, signal.SIGKILL)
+            assert eventually(partial(has_exited, worker))
+    assert eventually(lambda: listener_count(service) == 2)
+    assert create_persons(service, 8)
+    assert service.stop()[0] == 0
 
 
 def test_workers_import_nothing_from_the_callers_directory(start: Start, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The import of rows through the service, in batches."""
 
 import asyncio
+import re
 import sqlite3
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,22 +15,25 @@ from uuid import uuid4
 import orjson
 
 from registry.client import RegistryError
-from registry.client.registry_client import Client, Document, Operation
+from registry.client.registry_client import Client, Document
 from registry.jsonapi.operation_documents import MAX_OPERATIONS
 from registry.printable import note
+from registry.protocol import MERGE, OPERATIONS, ROLL_BACK
 from registry.transfer.lookups import ImportOptions, Lookups
 from registry.transfer.plans import Plan
 from registry.transfer.progress import Tally
-from registry.transfer.rejections import Rejection, rejections
 from registry.transfer.rows import ID, InvalidFile, InvalidRow, Mention, ResourceKey, Row
 
 _MAX_ROWS = MAX_OPERATIONS - 100
-"""Rows, and operations, per request: the last row may create targets, and a dry run adds some."""
+"""Rows, and operations, per request: the last row may create targets as well."""
 
 _MAX_BYTES = 2**19
 """Bytes of operations per request, half of what the service takes."""
 
-_NEVER_STORED = str(2**63 - 1)
+_REJECTED = {400, 404, 409, 422}
+"""Statuses of operations that the service will never accept."""
+
+_POINTER = re.compile(rf"/{OPERATIONS}/(\d+)(?:/.*?(?:attributes|relationships)/([^/]*).*|/.*)?")
 
 
 class Ledger:
@@ -145,7 +149,7 @@ class Importer:
         lines = [row.line for row in batch.rows] + [row.line for row in batch.invalid]
         self._remove_repeated(batch)
         self._add_created(batch)  # also after it was looked up
-        await self._store(batch, batch.rows)
+        await self._store(batch)
         self._tally.rows += len(lines)
         self._tally.invalid_rows += len(batch.invalid)
         self._ledger.put({"line": max(lines)})
@@ -186,9 +190,9 @@ class Importer:
             "--create to create a new resource of each row"
         )
 
-    async def _store(self, batch: _Batch, rows: Sequence[Row]) -> None:
-        """Store rows in one request, or in several if these are too many or one is rejected."""
-        waiting = deque(rows)
+    async def _store(self, batch: _Batch) -> None:
+        """Store the rows, in several requests if they are too many, without those rejected."""
+        waiting = deque(batch.rows)
         while waiting:
             plan = Plan(self._tally.graph, self._options, batch.known)
             while waiting and len(plan.operations) < _MAX_ROWS and plan.size < _MAX_BYTES:
@@ -199,65 +203,36 @@ class Importer:
             try:
                 results = plan.results(await self._execute(plan))
             except RegistryError as error:
-                rejected = _invalid_rows(plan, rejections(error))
+                if not (rejected := _rejected_rows(plan, error)):
+                    raise
                 batch.invalid += rejected.values()
-                rest = [row for row in plan.rows if row.line not in rejected]
-                # Halved, as the errors of a response are not always all of them.
-                middle = len(rest) // 2
-                await self._store(batch, rest[:middle])
-                await self._store(batch, rest[middle:])
-            else:
-                self._tally.counts.update(plan.effects)
-                self._ledger.put(results)
-                batch.known |= {key: [one] for key, one in results.items()}
+                waiting.extendleft(row for row in plan.rows[::-1] if row.line not in rejected)
+                continue
+            self._tally.counts.update(plan.effects)
+            self._ledger.put(results)
+            batch.known |= {key: [one] for key, one in results.items()}
 
     async def _execute(self, plan: Plan) -> list[str | None]:
         """Return the ids of what the operations create or change; None for those of a dry run."""
         if not plan.operations:
             return []
-        if not self._options.is_dry:
-            key = f"{self._ledger.source}-{plan.rows[0].line}-{plan.rows[-1].line}"
-            results = await self._client.execute(plan.operations, key)
-            return [result["data"][ID] for result in results]
-        # The last operation fails, so that the service undoes all before.
-        failing = {"type": plan.rows[0].type, ID: _NEVER_STORED, "attributes": {}}
-        operations = [*plan.operations, *_again(plan.operations)]
-        try:
-            await self._client.execute([*operations, {"op": "update", "data": failing}])
-        except RegistryError as error:
-            if [index for index, _, _ in rejections(error)] != [len(operations)]:
-                raise
-        return [None] * len(plan.operations)
-
-
-def _again(operations: Sequence[Operation]) -> list[Operation]:
-    """Return operations that set each attribute of a type once more, to the same values.
-
-    The service compares the unique values of those before, which it would otherwise do at the end.
-    """
-    last: dict[tuple[str, str], Operation] = {}
-    for one in operations:
-        data = one["data"]
-        last |= {(data["type"], name): data for name in data["attributes"]}
-    return [
-        {"op": "update", "data": data} for data in {id(one): one for one in last.values()}.values()
-    ]
+        is_dry, rows = self._options.is_dry, plan.rows
+        preferences = [ROLL_BACK] * is_dry + [MERGE] * plan.can_merge
+        key = f"{self._ledger.source}-{rows[0].line}-{rows[-1].line}-{len(rows)}"
+        results = await self._client.execute(plan.operations, key, preferences)
+        return [None if is_dry else result["data"][ID] for result in results]
 
 
 def _mentions(rows: Sequence[Row]) -> Iterator[Mention]:
     return (mention for row in rows for mention in row.mentions)
 
 
-def _invalid_rows(plan: Plan, rejected: Sequence[Rejection]) -> dict[int, InvalidRow]:
-    """Return the rows whose operations are rejected by line; none if it is unknown which."""
+def _rejected_rows(plan: Plan, error: RegistryError) -> dict[int, InvalidRow]:
+    """Return the rows that a service has rejected, by line; none if it has failed otherwise."""
     defects: defaultdict[int, list[tuple[str | None, str]]] = defaultdict(list)
-    for index, member, reason in rejected:
-        place = -1 if index is None else index
-        if not 0 <= place < len(plan.origins):
-            if len(plan.rows) > 1:
-                continue
-            place = 0
-        row, prefix = plan.origins[place]
-        column = f"{prefix}{member or ''}".rstrip(".")
-        defects[row.line].append((column or None, reason))
+    for each in error.errors if error.status in _REJECTED else ():
+        if match := _POINTER.fullmatch(str(each.get("source", {}).get("pointer"))):
+            row, prefix = plan.origins[int(match[1])]
+            column = f"{prefix}{match[2] or ''}".rstrip(".")
+            defects[row.line].append((column or None, each["detail"]))
     return {line: InvalidRow(line, *each) for line, each in defects.items()}

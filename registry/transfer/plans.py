@@ -43,6 +43,16 @@ class Plan:
         counts.update(("left unchanged", row.type) for row in self._unchanged)
         return counts
 
+    @property
+    def can_merge(self) -> bool:
+        """Whether others may create at the same time what it creates, without a second one."""
+        added = [one["data"] for one in self.operations if one["op"] == "add"]
+        return not self._options.creates and all(
+            any(one["attributes"].get(name) is not None for name in unique)
+            for one in added
+            for unique in [self._graph[one["type"]].unique_attributes]
+        )
+
     def results(self, ids: Sequence[str | None]) -> dict[ResourceKey, Document]:
         """Return what later rows may mention. ids: of the results of the operations."""
         return {

@@ -42,7 +42,7 @@ class Principal:
         return not self.scopes.isdisjoint(scopes)
 
 
-@lru_cache(maxsize=64)  # as it would take most of the time of authorization
+@lru_cache(maxsize=128)  # as it would take most of the time of authorization
 def sufficient_scopes(action: Action, resource: ResourceType | None) -> tuple[str, ...]:
     """Return the scopes each of which allows the action on a type, the narrowest first.
 

@@ -5,7 +5,7 @@ from registry.http.service_urls import LIVE_PATH, METRICS_PATH, OPERATIONS_PATH,
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
 from registry.openapi.paths import HEADERS, SECURITY_SCHEME, describe_paths, error_responses
-from registry.openapi.schema_objects import Json, code, title
+from registry.openapi.schema_objects import Json, code, require_distinct, title
 from registry.openapi.schemas import schemas
 from registry.protocol import MEDIA_TYPE, REQUEST_ID
 from registry.settings import Settings
@@ -36,7 +36,12 @@ _SECURITY_SCHEMES: Json = {
 
 
 def describe(graph: Graph, settings: Settings) -> Json:
-    """Return the OpenAPI document of a service with these types and settings."""
+    """Return the OpenAPI document of a service with these types and settings.
+
+    Raises InvalidDeclaration if two types get the same name in it.
+    """
+    paths = describe_paths(graph, settings)
+    require_distinct(one["operationId"] for item in paths.values() for one in item.values())
     return {
         "openapi": "3.0.0",
         "info": {
@@ -50,7 +55,7 @@ def describe(graph: Graph, settings: Settings) -> Json:
             {"name": "Operations", "description": "Several changes in one request, all or none."},
             {"name": "Changes", "description": "What changes, as it happens, or after a time."},
         ],
-        "paths": describe_paths(graph, settings),
+        "paths": paths,
         "components": {
             "schemas": schemas(graph),
             "responses": error_responses(graph, settings),

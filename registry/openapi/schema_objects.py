@@ -1,8 +1,10 @@
 """Parts of an OpenAPI document that do not depend on a type: objects, strings, references."""
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
+from registry.model.graph import InvalidDeclaration
 from registry.model.record import MAX_ID
 from registry.model.resource_type import ResourceType
 
@@ -15,6 +17,15 @@ POSITIVE: Json = {"type": "integer", "format": "int64", "minimum": 1, "maximum":
 def title(resource_type: ResourceType) -> str:
     """Return the name of a type in the description, `Person`."""
     return resource_type.type.title().replace("_", "")
+
+
+def require_distinct(names: Iterable[str]) -> None:
+    """Raise InvalidDeclaration if two parts of the description get the same name."""
+    (name, count), *_ = Counter(names).most_common(1)
+    if count > 1:
+        raise InvalidDeclaration(
+            f"the API description would have two parts with the name {name}: rename a type or link"
+        )
 
 
 def reference(kind: str, name: str) -> Json:

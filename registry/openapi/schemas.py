@@ -17,6 +17,7 @@ from registry.openapi.schema_objects import (
     object_of,
     or_null,
     reference,
+    require_distinct,
     schema_of,
     text,
     title,
@@ -81,10 +82,12 @@ _POSITIONS = object_of(
 
 def schemas(graph: Graph) -> Json:
     """Return the component schemas of each type, and those that all types share."""
+    of_types = [
+        (title(one) + suffix, schema)
+        for one in graph.values()
+        for suffix, schema in (_type_schemas(one, graph) | _target_schemas(one, graph)).items()
+    ]
     components: Json = {}
-    for one in graph.values():
-        by_suffix = _type_schemas(one, graph) | _target_schemas(one, graph)
-        components |= {title(one) + suffix: schema for suffix, schema in by_suffix.items()}
     version = {"type": "string", "enum": [JSONAPI["version"]], "example": JSONAPI["version"]}
     errors = {"type": "array", "minItems": 1, "items": reference("schemas", "Error")}
     components["AnyResource"] = _any_resource(graph)
@@ -93,14 +96,16 @@ def schemas(graph: Graph) -> Json:
     components["Error"] = _error()
     components["Positions"] = _POSITIONS
     # Components, as generators name a class after each.
-    operations = dict(_operations(graph))
+    operations = list(_operations(graph))
     array = {"type": "array", "minItems": 1, "maxItems": MAX_OPERATIONS}
-    items = {"anyOf": [reference("schemas", name) for name in operations]}
+    items = {"anyOf": [reference("schemas", name) for name, _ in operations]}
     meta = object_of({"effect": {"type": "string", "enum": [*Effect]}})
     result = object_of({}, {"data": reference("schemas", "AnyResource"), "meta": meta})
     components["Operations"] = object_of({OPERATIONS: {**array, "items": items}}, closed=False)
     components["Results"] = object_of({RESULTS: {**array, "items": result}, "jsonapi": _JSONAPI})
-    return components | operations
+    named = [*of_types, *components.items(), *operations]
+    require_distinct(name for name, _ in named)
+    return dict(named)
 
 
 def _identifier(resource_type: ResourceType, suffix: str) -> Json:

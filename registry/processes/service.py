@@ -17,10 +17,11 @@ from registry.http.server import Runner
 from registry.http.service_urls import METRICS_PATH, UI_PATH
 from registry.http.tls import Certificate
 from registry.metrics.families import EVENT_LOOP_LAG, REQUESTS_IN_PROGRESS, WORKERS
+from registry.model.graph import InvalidDeclaration
 from registry.openapi import swagger_ui
 from registry.processes.event_loop import FINISH_SECONDS
 from registry.processes.listeners import listens_on_all_addresses, url_of
-from registry.settings import Settings
+from registry.settings import Settings, flag
 from registry.start_error import StartError
 
 _OPEN_FILES = 10_240
@@ -48,7 +49,10 @@ async def serve(
     certificate = Certificate(settings) if settings.tls_certificate else None
     _allow_connections()
     failures: asyncio.Queue[str] = asyncio.Queue()
-    app = create_app(settings, on_failure=failures.put_nowait, scrape=scrape)
+    try:
+        app = create_app(settings, on_failure=failures.put_nowait, scrape=scrape)
+    except InvalidDeclaration as error:
+        raise StartError(f"{flag('types')}: {error}") from error
     is_logged = settings.access_log == "on"
     runner = Runner(app, shutdown_timeout=FINISH_SECONDS, access_log=is_logged)
     lag = asyncio.create_task(_observe_lag())

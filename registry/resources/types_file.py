@@ -200,6 +200,8 @@ def _with_attributes(name: str, table: Table, existing: ResourceType | None) -> 
         for field, options in fields.items()
         if not _is_link(options)
     }
+    if not (existing.attributes or attributes):
+        raise InvalidDeclaration(f"the new type {name} needs an attribute", name)
     schema = existing.schema.from_dict({**attributes})
     return replace(existing, schema=schema, added=frozenset(fields))
 

@@ -67,7 +67,7 @@ class Lookups:
             elif one.id is not None:
                 is_known = (one is row or one.values) and parse_id(one.id)
                 one.key = (one.type, (ID,), (one.id,)) if is_known else None
-            elif one is not row or not self._options.creates:
+            elif one.values and (one is not row or not self._options.creates):
                 one.key = self._key_of_values(one)
 
     def has_key(self, row: Row) -> bool:

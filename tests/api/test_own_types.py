@@ -10,6 +10,7 @@ import pytest
 from openapi_spec_validator import validate
 
 from registry.http.app_keys import GRAPH
+from registry.model.graph import InvalidDeclaration
 from registry.openapi.description import describe
 from registry.resources.types_file import RESERVED_COLLECTIONS, TypesFile
 from registry.settings import Settings
@@ -147,6 +148,19 @@ def test_the_description_is_valid_and_names_everything(declared: Settings) -> No
         "On its back. No two computers have the same.",
     )
     assert {"/phones", "/phone_owner_periods"} <= description["paths"].keys()
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ('[error]\ncollection = "mistakes"\nx = "text"', "ErrorDocument"),
+        ('[computer_owner]\ncollection = "owners"\nx = "text"', "read_computer_owner"),
+    ],
+)
+def test_names_that_the_description_would_use_twice_are_refused(text: str, name: str) -> None:
+    settings = Settings(types=TypesFile("t.toml", text))
+    with pytest.raises(InvalidDeclaration, match=f"two parts with the name {name}: rename"):
+        describe(settings.graph, settings)
 
 
 async def test_tokens_are_for_own_types_too(serve: Serve, declared: Settings, grant: Grant) -> None:

@@ -15,7 +15,7 @@ from registry.resources.types_file import (
 
 FLEET = Path(__file__).parents[2] / "docs/fleet.toml"
 
-PHONE = '[phone]\ncollection = "phones"\n'
+PHONE = '[phone]\ncollection = "phones"\nx = "text"\n'
 
 
 def written(directory: Path, text: str) -> str:
@@ -100,31 +100,36 @@ INVALID: list[tuple[str, int | None, str]] = [
     ('[person]\npassword = "text"', 2, "stored field of person declared twice: password"),
     ('[computer]\ncollection = "text"', 2, "the collection of computer is computers"),
     ('[phone]\nnumber = "text"', 1, 'needs its collection, such as collection = "phones"'),
+    ('[phone]\ncollection = "phones"', 1, "the new type phone needs an attribute"),
     ('[phone]\ncollection = "tokens"', 2, "the collection tokens is reserved"),
-    ('[phone]\ncollection = "persons"', 1, "collection declared twice: persons"),
-    ('[phone]\ncollection = "a/b"', 1, "`a/b` of phone is not a valid name"),
-    ('[assignment]\ncollection = "a"', 1, "type declared twice: assignment"),
+    ('[phone]\ncollection = "persons"\nx = "text"', 1, "collection declared twice: persons"),
+    ('[phone]\ncollection = "a/b"\nx = "text"', 1, "`a/b` of phone is not a valid name"),
+    ('[assignment]\ncollection = "a"\nx = "text"', 1, "type declared twice: assignment"),
     (
         PHONE + 'owner = {link = "people", inverse = "phones"}',
         3,
         "choose from person, computer, ph",
     ),
-    (PHONE + 'owner = {link = "person"}', 3, "needs inverse"),
-    (PHONE + 'owner = {link = "person", inverse = "p", unique = true}', 3, "no option 'unique'"),
-    (PHONE + 'owner = {link = "person", inverse = "id"}', 3, "`id` of person is not a valid name"),
+    (PHONE + 'owner = {link = "person"}', 4, "needs inverse"),
+    (PHONE + 'owner = {link = "person", inverse = "p", unique = true}', 4, "no option 'unique'"),
+    (PHONE + 'owner = {link = "person", inverse = "id"}', 4, "`id` of person is not a valid name"),
     (
         PHONE + "".join(f'{x} = {{link = "person", inverse = "phones"}}\n' for x in "ab"),
-        4,
+        5,
         "field of person declared twice: phones",
     ),
     (
         PHONE + 'main = {link = "person", inverse = "phones"}\n'
         '[person]\nphones = {link = "phone", inverse = "main"}',
-        5,
+        6,
         "are each other's inverse",
     ),
     ("[computer]\n" + "".join(f'a{n} = "text"\n' for n in range(10_000)), 1, "allowed are 62"),
-    ("".join(f'[t{n}]\ncollection = "c{n}"\n' for n in range(60)), None, "allowed are 50"),
+    (
+        "".join(f'[t{n}]\ncollection = "c{n}"\nx = "text"\n' for n in range(60)),
+        None,
+        "allowed are 50",
+    ),
     ("#" * (2**18 + 1), None, "larger than 262,144 bytes"),
 ]
 

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.support import Api
+from registry.resources.types_file import read_types
+from registry.settings import Settings
+from tests.conftest import Serve
 from tests.transfer.conftest import RunCommand
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "import-export.md").read_text()
 README = (ROOT / "README.md").read_text()
 
-FILE = re.compile(r"`([\w.]+)`:\n\n```(?:csv|json)\n(.*?)```", re.DOTALL)
+FILE = re.compile(r"`([\w.]+)`:\n\n```(?:csv|json|toml)\n(.*?)```", re.DOTALL)
 COMMAND = re.compile(r"```sh\n\./scripts/registry (.*)\n```(?:\n\n```text\n(.*)\n```)?")
 
 
@@ -27,15 +30,18 @@ def shown(line: str, url: str) -> str:
 @pytest.mark.parametrize("page", [PAGE, README], ids=["page", "readme"])
 async def test_the_commands_print_what_is_shown(
     page: str,
-    api: Api,
+    serve: Serve,
+    settings: Settings,
     run: RunCommand,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("REGISTRY_URL", api.origin)
     monkeypatch.chdir(tmp_path)
     for name, text in FILE.findall(page):
         (tmp_path / name).write_text(text)
+    types = read_types("fleet.toml") if page is README else None
+    api = await serve(settings=replace(settings, types=types))
+    monkeypatch.setenv("REGISTRY_URL", api.origin)
     commands = COMMAND.findall(page)
     assert len(commands) == (7 if page is PAGE else 1)
     for command, expected in commands:

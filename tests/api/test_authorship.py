@@ -15,7 +15,7 @@ from aiohttp.typedefs import Handler
 from registry.access.principal import Principal
 from registry.http.access_control import PRINCIPAL
 from registry.settings import Settings
-from tests.conftest import Grant, Serve
+from tests.conftest import Serve
 from tests.support import Api, Database, Response, stored_records, to_many
 
 NAMES_OF_GRACE = {"first_name": "Grace", "last_name": "Hopper"}
@@ -210,58 +210,6 @@ async def test_operations_have_the_author_of_their_request(api: Api, database: D
             assert not {*ATTRIBUTES} & result["data"]["attributes"].keys()
 
     await check_updates(database, change)
-
-
-READS = [
-    "sort=id",
-    *(f"sort={sign}{name}" for name in ATTRIBUTES for sign in ("", "-")),
-    *(f"filter[{name}][ge]=2026-01-02T00:00:00Z" for name in ("created_at", "updated_at")),
-    *(f"filter[{name}]=author-1" for name in ("created_by", "updated_by")),
-    "filter[updated_by][null]=true",
-]
-"""What a client without permission for persons can learn about changes of computers."""
-
-OPERATIONS: list[dict[str, Any]] = [
-    {"op": "update", "data": {"id": "2", **linkage("computers", to_many("1", "2"))}},
-    {
-        "op": "update",
-        "data": {"id": "4", **linkage("owner", {"data": {"type": "person", "id": "2"}})},
-    },
-    {"op": "remove", "ref": {"type": "person", "id": "2"}},
-]
-
-
-async def test_changes_of_links_do_not_tell_which_computers_share_an_owner(
-    serve: Serve, secured: Settings, grant: Grant, database: Database
-) -> None:
-    for number, day in enumerate([3, 1, 4, 2], 1):
-        time, author = f"2026-01-0{day}T00:00:00.000Z", f"author-{day}"
-        values = dict(zip(ATTRIBUTES, (time, author) * 2, strict=True))
-        computer = {"_id": number, "serial": "SN", "person": 1 + number // 3, **values}
-        await database.computers.insert_one(computer)
-    await database.persons.insert_many({"_id": id_, **NAMES_OF_GRACE} for id_ in (1, 2))
-    api = await serve(settings=secured)
-    writer = {"Authorization": f"Bearer {await grant('write')}"}
-    reader = {"Authorization": f"Bearer {await grant('computers:read')}"}
-
-    async def seen() -> list[Any]:
-        pages = [await api.get(f"/computers?{SELECTED}&{query}", **reader) for query in READS]
-        assert {page.status for page in pages} == {200}
-        return [page.document for page in pages]
-
-    before = await seen()
-    for path in ("/persons", "/computers?filter[owner]=1", "/computers?sort=owner"):
-        assert (await api.get(path, **reader)).status == 403
-    requests = [
-        *((method, path, {"data": data}) for method, path, data in LINKING[:-2]),
-        ("POST", "/operations", {"atomic:operations": OPERATIONS}),
-        ("DELETE", "/persons/1", None),
-    ]
-    for method, path, body in requests:
-        assert (await api.request(method, path, body, writer)).status < 300
-        assert await seen() == before, (method, path)
-    versions = [one["version"] for one in await database.computers.find().to_list(None)]
-    assert min(versions) > 1
 
 
 async def test_records_of_external_writers_show_what_is_known(api: Api, database: Database) -> None:

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import Any
 
 import pytest
@@ -592,30 +591,6 @@ async def test_a_follower_that_does_not_read_is_cut_and_others_are_not(
             if number_of_followers(api) == 1:
                 break
         assert number_of_followers(api) == 1
-
-
-async def test_the_change_stream_is_open_while_there_are_followers(
-    api: Api, database: Database
-) -> None:
-    async def streams() -> int:
-        """Return the number of cursors on the database, whether or not a command reads them."""
-        stages: list[dict[str, Any]] = [
-            {"$currentOp": {"idleCursors": True, "allUsers": True}},
-            {"$match": {"ns": {"$regex": f"^{database.name}.[$]cmd"}}},
-            {"$project": {"id": {"$ifNull": ["$cursor.cursorId", "$command.getMore"]}}},
-        ]
-        found = await database.client.admin.aggregate(stages).to_list(None)
-        return len({one["id"] for one in found if "id" in one})
-
-    async def has_streams(number: int) -> bool:
-        return await streams() == number
-
-    assert await streams() == 0
-    async with following(api), following(api), following(api, "?filter[type]=person"):
-        # The server lists no cursor while a command takes it.
-        assert await eventually(partial(has_streams, 1))
-        assert await streams() <= 1
-    assert await eventually(partial(has_streams, 0))
 
 
 async def test_connects_and_disconnects_leave_nothing_open(api: Api) -> None:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -174,32 +173,3 @@ async def test_a_get_needs_no_content_type_and_ignores_its_body(api: Api) -> Non
         async with api.client.get("/persons", headers=headers) as response:
             assert response.status == 200
     assert (await api.request("GET", "/persons", b"{not json")).status == 200
-
-
-async def test_concurrent_requests_get_the_fields_each_of_them_asked_for(api: Api) -> None:
-    count = 8
-    for number in range(1, count + 1):
-        await api.person(f"F{number}", f"L{number}", email=f"e{number}@example.com")
-        await api.computer(f"SN-{number}", owner=str(number))
-    values = {"first_name": "F{0}", "last_name": "L{0}", "full_name": "F{0} L{0}"}
-    values["email"] = "e{0}@example.com"
-    selections = 3 * [(), ("email",), ("full_name",), ("last_name",), ("first_name", "email")]
-    first = await api.get("/persons?page[size]=1")
-    cursor = first.document["links"]["next"].rpartition("=")[2]
-    paths = [
-        "/computers?include=owner&page[size]=50",
-        f"/persons?page[size]=5&page[after]={cursor}",
-    ]
-    responses = await asyncio.gather(
-        *(
-            api.get(f"{path}&fields[person]={','.join(names)}")
-            for names in selections
-            for path in paths
-        )
-    )
-    for names, including, page in zip(selections, responses[::2], responses[1::2], strict=True):
-        resources = [*including.document["included"], *page.data]
-        assert len(resources) == count + 5
-        for resource in resources:
-            expected = {name: values[name].format(resource["id"]) for name in names}
-            assert resource["attributes"] == expected

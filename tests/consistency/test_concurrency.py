@@ -43,8 +43,14 @@ UNCHANGED = range(5, 1_105)
 COMPUTERS = [*range(1, UNCHANGED.start), *range(UNCHANGED.stop, UNCHANGED.stop + 4)]
 
 QUERIES = {
-    "person": [Query(), Query(include=("computers",)), Query(include=("computers.owner",))],
-    "computer": [Query(), Query(include=("owner",)), Query(include=("owner.computers",))],
+    "person": [
+        *(Query(), Query(include=("computers",)), Query(include=("computers.owner",))),
+        *(Query(fields={"person": (name,)}) for name in ("last_name", "full_name")),
+    ],
+    "computer": [
+        *(Query(), Query(include=("owner",)), Query(include=("owner.computers",))),
+        *(Query({"person": (name,)}, ("owner",)) for name in ("last_name", "full_name")),
+    ],
 }
 
 WHOLE = {"number": 1, "size": 1_000}

@@ -160,24 +160,6 @@ async def test_a_start_waits_for_an_index_that_another_service_builds(mongodb_ur
         assert await unique_indexes(database) == {SERIAL}
 
 
-async def test_filters_use_the_same_indexes_as_without_uniqueness(
-    serve: Serve, unique: Settings, database: Database
-) -> None:
-    await serve(settings=unique)
-    for collection, query in (
-        ("computers", {"serial": "SN-1"}),
-        ("computers", {"serial": {"$in": ["SN-1", "SN-2"]}}),
-        ("computers", {"serial": {"$regex": "^SN"}}),
-        ("persons", {"email": "a@x.org"}),
-        ("persons", {"email": None}),
-    ):
-        found = await database.command("explain", {"find": collection, "filter": query})
-        plans = found["queryPlanner"]
-        assert plans["rejectedPlans"] == []
-        assert "unique_" not in str(plans["winningPlan"])
-        assert "IXSCAN" in str(plans["winningPlan"])
-
-
 @pytest.mark.parametrize("taken", [1, 20])
 @pytest.mark.parametrize("kind", ["creation", "update", "link"])
 async def test_values_that_are_taken_do_not_fail_the_other_writes(

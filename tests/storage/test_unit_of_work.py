@@ -8,7 +8,7 @@ import pytest
 from bson.int64 import Int64
 
 from registry.jsonapi.changes import Verb
-from registry.storage.mongo import transactions
+from registry.storage.mongo import read_commands
 from registry.storage.mongo.transactions import SingleCommand
 from tests.storage.writing import MISSING, Registry, insert_fleet, locked, records
 from tests.support import Api, CommandLog, Database, Response
@@ -165,7 +165,7 @@ async def test_records_of_several_replies_are_loaded(
     registry: Registry, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await registry.write(registry.update(("person", 1), computers=range(1, COMPUTERS + 1)))
-    monkeypatch.setattr(transactions, "ONE_BATCH", 2)
+    monkeypatch.setattr(read_commands, "ONE_BATCH", 2)
     await registry.write(registry.delete(("person", 1)))
     assert await database.computers.count_documents({"person": None}) == COMPUTERS
 

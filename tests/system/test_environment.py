@@ -157,18 +157,3 @@ def test_only_the_default_data_directory_is_relative_to_the_checkout(checkout: P
     assert data_dir.read_text() == f"{checkout}/data\n"
     assert run(checkout, "serve", REGISTRY_DATA_DIR="my data") == ""
     assert data_dir.read_text() == "my data\n"
-
-
-def test_bench_runs_the_benchmark_with_its_arguments(checkout: Path) -> None:
-    install(checkout / "bin/wrk", "#!/bin/sh\n")
-    assert run(checkout, "bench", "--output", "my figures") == ""
-    assert calls(checkout) == [
-        "-m pip --requirement=requirements.txt --requirement=scripts/benchmark/requirements.txt"
-    ]
-    # In the caller's directory, against which the output path is resolved.
-    assert calls(checkout.parent) == ["-m benchmark --output my figures"]
-
-
-def test_bench_reports_that_it_needs_wrk(checkout: Path) -> None:
-    message = run(checkout, "bench")
-    assert message.startswith("registry: the benchmark needs the load generator wrk: install it")

@@ -10,7 +10,6 @@ import orjson
 import pytest
 from joserfc.jwk import OctKey
 
-from registry.access import oidc
 from registry.access.oidc import OidcVerifier
 from registry.access.principal import Principal
 from registry.access.token_errors import InvalidToken
@@ -246,13 +245,6 @@ async def test_scopes_are_a_text_or_an_array_in_the_configured_claim(
     assert principal.scopes == {"read"}
 
 
-async def test_a_verified_token_is_recalled(provider: Provider, verifier: OidcVerifier) -> None:
-    token = provider.signed()
-    assert verifier.recall(token) is None
-
-    assert await verifier.verify(token) is verifier.recall(token)
-
-
 async def test_a_verified_token_is_recalled_until_it_expires(
     provider: Provider, verifier: OidcVerifier, fixed_time: pytest.MonkeyPatch
 ) -> None:
@@ -264,18 +256,3 @@ async def test_a_verified_token_is_recalled_until_it_expires(
     fixed_time.setattr(time, "time", lambda: NOW + 130.0)
     assert verifier.recall(token) is None
     assert "expired" in await reason(verifier, token)
-
-
-async def test_the_tokens_used_last_are_recalled(
-    provider: Provider, verifier: OidcVerifier, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(oidc, "_MAX_VERIFIED", 2)
-    first, second, third = (provider.signed(jti=str(number)) for number in range(3))
-    await verifier.verify(first)
-    await verifier.verify(second)
-    verifier.recall(first)
-    await verifier.verify(third)
-
-    assert verifier.recall(first)
-    assert verifier.recall(second) is None
-    assert verifier.recall(third)

@@ -89,7 +89,15 @@ OTHER_STRUCTURES: list[tuple[Any, str]] = [
     *[({}, "/data"), ({"errors": []}, "/data")],
     ({"data": {"attributes": PERSON["attributes"]}}, "/data/type"),
     *(({"data": {**PERSON, "type": value}}, "/data/type") for value in (None, ["person"])),
-    ({"data": {**PERSON, "relationships": []}}, "/data/relationships"),
+    *(
+        ({"data": {**PERSON, "relationships": value}}, f"/data/relationships{pointer}")
+        for value, pointer in [
+            *[([], ""), ({"computers": None}, "/computers"), ({"computers": {}}, "/computers")],
+            *[({"computers": {"data": one}}, "/computers/data") for one in NO_OBJECTS if one != []],
+            ({"computers": {"data": [None]}}, "/computers/data/0"),
+            ({"computers": {"data": [{"type": None, "id": "1"}]}}, "/computers/data/0/type"),
+        ]
+    ),
     *(
         ({"data": {**PERSON, "attributes": value}}, "/data/attributes")
         for value in (None, [], ["first_name"], "x", 5, True)

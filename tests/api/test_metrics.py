@@ -61,15 +61,6 @@ async def test_no_text_of_a_client_becomes_a_label(api: Api) -> None:
     assert "REPORT" not in text
 
 
-async def test_the_time_of_a_request_is_observed(api: Api) -> None:
-    labels = {"route": "/health/live", "method": "GET", "status": "200"}
-
-    async def check() -> None:
-        await api.client.get("/health/live")
-
-    assert 0 < await increase(api, f"{REQUESTS}_sum", check(), **labels) < 60
-
-
 async def test_a_batch_counts_once_with_its_size(api: Api) -> None:
     id_ = await api.person()
 
@@ -115,13 +106,6 @@ async def test_refusals_are_counted_by_reason(serve: Serve, length: int, reason:
     async with bulkheads(api).streams:
         refused = api.get("/persons")
         assert await increase(api, "registry_bulkhead_refusals_total", refused, **labels) == 1
-
-
-async def test_open_connections_to_the_database_are_shown(api: Api) -> None:
-    samples = await scrape(api)
-    total = samples["registry_mongodb_connections"]
-    assert total >= 1
-    assert 0 <= samples["registry_mongodb_connections_in_use"] <= total
 
 
 async def test_the_format_is_negotiated(api: Api) -> None:

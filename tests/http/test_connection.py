@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import asyncio
-import gzip
 import inspect
 import io
 import logging
@@ -93,12 +92,6 @@ async def test_a_head_that_is_too_late_gets_408(start: Start, before: bytes, hea
     assert b'"code":"request_timeout"' in received
 
 
-async def test_a_head_in_parts_is_in_time(start: Start) -> None:
-    parts = b"GET / HTTP/1.1\r\n", b"Host: h\r\n", b"Connection: close\r\n\r\n"
-    received = await exchange(await start(echo), *parts)
-    assert received.startswith(b"HTTP/1.1 200 OK\r\n")
-
-
 async def test_a_body_that_breaks_its_encoding_fails_at_once(start: Start) -> None:
     """Without the service, the view would wait for the rest of the body until its own timeout."""
     received = await exchange(await start(echo), CHUNKED + b"2\r\n{}\r\n", b"zz\r\n")
@@ -120,14 +113,6 @@ async def test_a_body_in_progress_is_received_while_the_server_stops(start: Star
     assert received.endswith(b"1234")
     writer.close()
     await stopping
-
-
-async def test_a_body_larger_than_the_buffer_is_received(start: Start) -> None:
-    """aiohttp pauses reading when its buffer is full, and has to resume it."""
-    client = await start(echo)
-    body = bytes(900_000)
-    async with client.post("/", data=body) as response:
-        assert await response.read() == body
 
 
 async def test_a_body_that_nothing_reads_yet_takes_little_memory(start: Start) -> None:
@@ -165,14 +150,6 @@ async def test_aiohttp_takes_a_trailer_for_a_field_of_the_next_request() -> None
         received = await exchange(client, TRAILER + last)
     assert received.count(b"HTTP/1.1 200 OK\r\n") == 2
     assert received.endswith(b"injected")
-
-
-async def test_a_compressed_body_is_not_decompressed_unless_a_view_reads_it(start: Start) -> None:
-    client = await start(echo)
-    body = gzip.compress(bytes(1_000))
-    sent = {"Content-Encoding": "gzip"}
-    async with client.post("/", data=body, headers=sent) as response:
-        assert await response.read() == body
 
 
 async def test_a_broken_encoding_is_not_logged(

@@ -17,9 +17,7 @@ import pytest
 from aiohttp import web
 from aiohttp.typedefs import Handler
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
-from cryptography.x509.oid import NameOID
+from cryptography.hazmat.primitives import serialization
 from trustme import KeyType
 
 from registry.http.limits import Limits
@@ -187,37 +185,6 @@ def test_files_that_are_not_usable_are_reported_with_their_flag(authority: Autho
             Certificate(Settings(tls_certificate=certificate_file, tls_key=key_file))
         assert str(caught.value).startswith(expected)
     Certificate(Settings(tls_certificate=both, tls_key=both))
-
-
-def certified(key: rsa.RSAPrivateKey, signer: rsa.RSAPrivateKey) -> bytes:
-    """Return a certificate of the key (PEM), which the signer has issued."""
-    now = datetime.now(UTC)
-    subject, issuer = (
-        x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, str(id(one)))]) for one in (key, signer)
-    )
-    builder = x509.CertificateBuilder(issuer, subject, key.public_key(), serial_number=1)
-    builder = builder.not_valid_before(now).not_valid_after(now + timedelta(days=1))
-    return builder.sign(signer, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
-
-
-def test_a_certificate_with_a_weak_key_is_refused_with_that_reason(tmp_path: Path) -> None:
-    weak, strong, root = (rsa.generate_private_key(65537, bits) for bits in (1024, 2048, 2048))
-    certificate_file, key_file = tmp_path / "certificate.pem", tmp_path / "key.pem"
-    for key, chain, reason in (
-        (weak, certified(weak, root), "ee key too small"),
-        (strong, certified(strong, weak) + certified(weak, root), "ca key too small"),
-    ):
-        certificate_file.write_bytes(chain)
-        key_file.write_bytes(
-            key.private_bytes(
-                serialization.Encoding.PEM,
-                serialization.PrivateFormat.PKCS8,
-                serialization.NoEncryption(),
-            )
-        )
-        with pytest.raises(StartError) as caught:
-            Certificate(Settings(tls_certificate=certificate_file, tls_key=key_file))
-        assert str(caught.value) == f"--tls-certificate: {certificate_file} is refused: {reason}"
 
 
 def test_expired_certificates_work(authority: Authority, caplog: pytest.LogCaptureFixture) -> None:

@@ -61,35 +61,6 @@ async def test_a_page_does_not_look_up_all_of_many_related_resources(
     assert profile.returned == [1, 110, 55]
 
 
-async def test_ids_become_a_condition_if_the_first_batch_does_not_suffice(
-    stored: Api, commands: CommandLog
-) -> None:
-    commands.names()
-    path = "/computers?filter[owner.id][le]=1100&page[size]=50"
-    expected = [str(number) for number in range(COUNT - 1_099, COUNT - 1_049)]
-    assert (await stored.get(path)).ids == expected
-    # The bound, a batch and its owners, another batch, the count, and the page.
-    assert commands.names() == ["aggregate", "find", "find", "find", "aggregate", "find"]
-
-
-async def test_a_filter_on_the_targets_of_the_sort_reduces_the_targets_that_are_read(
-    stored: Api, database: Database
-) -> None:
-    path = f"/computers?{MANY}&sort=owner.last_name&page[size]=10"
-    profile = await profile_of(stored, database, path)
-    # More than few; whether there are many computers; persons, computers, their owners.
-    assert profile.returned == [1, 1, 27, 27, 27]
-
-
-async def test_a_few_resources_are_read_before_all_related_ones(
-    stored: Api, commands: CommandLog
-) -> None:
-    commands.names()
-    query = "filter[serial]=B-7&filter[owner.email][contains]=2994@"
-    assert (await stored.get(f"/computers?{query}&page[size]=10")).ids == ["7"]
-    assert commands.names() == ["find", "find"]
-
-
 @pytest.mark.parametrize(
     "path",
     [

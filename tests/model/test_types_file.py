@@ -107,7 +107,7 @@ INVALID: list[tuple[str, int | None, str]] = [
     ('[assignment]\ncollection = "a"\nx = "text"', 1, "type declared twice: assignment"),
     (
         PHONE + 'owner = {link = "people", inverse = "phones"}',
-        3,
+        4,
         "choose from person, computer, ph",
     ),
     (PHONE + 'owner = {link = "person"}', 4, "needs inverse"),

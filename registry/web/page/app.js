@@ -8,6 +8,7 @@ import { announce, button, byId, h } from "./dom.js"
 import { follow } from "./feed.js"
 import { FindBox } from "./find.js"
 import { askToLeave } from "./form.js"
+import { openImport } from "./import.js"
 import { List } from "./list.js"
 import { texts } from "./texts.js"
 
@@ -28,6 +29,9 @@ export class App {
 
   /** @type {View | null} */
   #view = null
+  /** The form of a dialog that is open. @type {{ isDirty: boolean } | null} */
+  pending = null
+
   #loading = new AbortController()
   #shownHash = location.hash
 
@@ -40,6 +44,11 @@ export class App {
   mayWrite = (/** @type {string} */ type) => {
     const isWritable = this.description.types.get(type)?.writable ?? false
     return isWritable && (!this.access || this.access.write.includes(type))
+  }
+
+  /** Whether something was typed that would be lost. */
+  get #isDirty() {
+    return this.#view?.isDirty || this.pending?.isDirty
   }
 
   /** The types that may be read. */
@@ -69,8 +78,10 @@ export class App {
     const links = this.types.map((one) => h("a", { href: `#${one.path}` }, one.plural))
     byId("types").append(...links)
     document.addEventListener("keydown", (event) => this.#key(event, box))
+    document.addEventListener("dragover", (event) => event.preventDefault())
+    document.addEventListener("drop", (event) => this.#drop(event))
     window.addEventListener("hashchange", () => this.#follow())
-    window.addEventListener("beforeunload", (event) => this.#view?.isDirty && event.preventDefault())
+    window.addEventListener("beforeunload", (event) => this.#isDirty && event.preventDefault())
     box.input.focus()
     await this.show()
     if (this.description.hasFeed) follow(this.api, (changes) => this.#view?.update(changes))
@@ -87,6 +98,18 @@ export class App {
     event.preventDefault()
     box.input.focus()
     box.input.select()
+  }
+
+  /**
+   * Import a file that is dropped anywhere.
+   * @param {DragEvent} event
+   */
+  #drop(event) {
+    event.preventDefault()
+    const file = event.dataTransfer?.files[0]
+    const path = location.hash.slice(1).split(/[?/]/)[1]
+    const type = this.types.find((one) => one.path === `/${path}`) ?? this.types[0]
+    if (file && !document.querySelector("dialog[open]")) openImport(this, type, file)
   }
 
   /**
@@ -111,13 +134,14 @@ export class App {
   /** Show the view of the address, unless what was typed in this one would be lost. */
   async #follow() {
     if (location.hash === this.#shownHash) return
-    if (this.#view?.isDirty) {
+    if (this.#isDirty) {
       const wanted = location.hash
       history.replaceState(null, "", this.#shownHash)
       if (!(await askToLeave())) return
       history.pushState(null, "", wanted)
     }
     this.#shownHash = location.hash
+    for (const dialog of document.querySelectorAll("dialog")) dialog.close()
     await this.show({ isNew: true })
   }
 

@@ -81,14 +81,14 @@ export function announce(text, { isError = false, link } = {}) {
  * Open a modal dialog; it is removed when it closes.
  * @param {string} title
  * @param {Child[]} content
- * @param {{ mayClose?: () => Promise<boolean> | boolean, wide?: boolean }} [options]
+ * @param {{ mayClose?: () => Promise<boolean> | boolean, isWide?: boolean }} [options]
  */
-export function openDialog(title, content, { mayClose = () => true, wide = false } = {}) {
+export function openDialog(title, content, { mayClose = () => true, isWide = false } = {}) {
   const id = newId()
   const tryToClose = async () => (await mayClose()) && dialog.close()
   const close = button("×", tryToClose, { "aria-label": texts.close, class: "quiet" })
   const heading = h("header", {}, h("h2", { id }, title), close)
-  const dialog = h("dialog", { "aria-labelledby": id, class: wide ? "wide" : "" }, heading)
+  const dialog = h("dialog", { "aria-labelledby": id, class: isWide ? "wide" : null }, heading)
   dialog.append(...present(content))
   const opener = document.activeElement
   dialog.addEventListener("cancel", (event) => {

@@ -207,6 +207,7 @@ export function openCreation(app, type, { onCreated, text = "" } = {}) {
   let inputs = new Inputs(app, type, null)
   const begin = () => {
     inputs = new Inputs(app, type, null)
+    app.pending = inputs
     holder.replaceChildren(inputs.element)
     inputs.focus()
   }
@@ -241,7 +242,7 @@ export function openCreation(app, type, { onCreated, text = "" } = {}) {
   const form = h("form", { submit, novalidate: true }, holder, footer)
   const mayClose = () => !inputs.isDirty || askToLeave()
   const dialog = openDialog(texts.add(type.label), [form], { mayClose })
+  dialog.addEventListener("close", () => (app.pending = null))
   begin()
   if (text) inputs.enter(text)
-  return dialog
 }

@@ -66,7 +66,8 @@ export class Table {
     const head = h("tr", { role: "row" }, ...this.columns.map((one) => this.#heading(one)))
     if (this.options.actions) head.append(h("td", { role: "cell" }))
     const header = h("thead", { role: "rowgroup" }, head)
-    const table = h("table", { role: "table", "aria-label": this.type.plural }, header, this.body)
+    const attributes = { role: "table", "aria-label": this.type.plural }
+    const table = h("table", { ...attributes, class: this.options.size ? "plain" : null }, header, this.body)
     this.region.replaceChildren(isEmpty ? "" : table)
     return !isEmpty
   }
@@ -171,7 +172,7 @@ export class Table {
     const filter = this.type.filters.find((one) => one.name === (column.link ? column.sort : column.name))
     if (!filter) return null
     const label = texts.filterBy(column.label)
-    return button("⏷", () => this.chooseFilter(filter.name), { "aria-label": label, title: label, class: "quiet" })
+    return button("", () => this.chooseFilter(filter.name), { "aria-label": label, title: label, class: "funnel" })
   }
 
   /**
@@ -201,7 +202,7 @@ export class Table {
     if (!before && !after) return null
     return h(
       "nav",
-      { class: "pages", "aria-label": texts.next },
+      { class: "pages", "aria-label": texts.pages },
       link(texts.previous, "page[before]", before),
       link(texts.next, "page[after]", after),
     )

@@ -4,11 +4,10 @@ import { accessButton, askAgain, requireAccess } from "./access.js"
 import { Api, Failure, isAborted } from "./api.js"
 import { Card } from "./card.js"
 import { describe } from "./description.js"
-import { announce, button, byId, h } from "./dom.js"
+import { announce, button, byId, h, refocus } from "./dom.js"
 import { follow } from "./feed.js"
 import { FindBox } from "./find.js"
 import { askToLeave } from "./form.js"
-import { openImport } from "./import.js"
 import { List } from "./list.js"
 import { texts } from "./texts.js"
 
@@ -109,7 +108,17 @@ export class App {
     const file = event.dataTransfer?.files[0]
     const path = location.hash.slice(1).split(/[?/]/)[1]
     const type = this.types.find((one) => one.path === `/${path}`) ?? this.types[0]
-    if (file && !document.querySelector("dialog[open]")) openImport(this, type, file)
+    if (file && !document.querySelector("dialog[open]")) this.import(type, file)
+  }
+
+  /**
+   * Open the dialog that imports a file; few visitors need its module.
+   * @param {Type} type
+   * @param {File} [file]
+   */
+  async import(type, file) {
+    const { openImport } = await import("./import.js")
+    openImport(this, type, file)
   }
 
   /**
@@ -171,7 +180,9 @@ export class App {
     }
     if (signal.aborted) return
     main.removeAttribute("aria-busy")
+    const focused = document.activeElement
     main.replaceChildren(content)
+    if (focused && !focused.isConnected) refocus(focused)
     document.title = `${this.#view?.title ?? texts.notFound} – ${this.description.title}`
     this.#markType()
     if (isNew) {

@@ -97,11 +97,22 @@ export function openDialog(title, content, { mayClose = () => true, isWide = fal
   })
   dialog.addEventListener("close", () => {
     dialog.remove()
-    if (opener instanceof HTMLElement) opener.focus()
+    if (opener) refocus(opener)
   })
   document.body.append(dialog)
   dialog.showModal()
   return dialog
+}
+
+/**
+ * Focus an element again, or what has taken its place: that with the same text.
+ * @param {Element} element
+ */
+export function refocus(element) {
+  const text = element.textContent
+  const others = [...document.querySelectorAll("main button, main a")]
+  const found = element.isConnected ? element : text && others.find((one) => one.textContent === text)
+  if (found instanceof HTMLElement) found.focus()
 }
 
 /**
@@ -121,7 +132,7 @@ export function ask(title, content, yes, { isDanger = false, no = texts.cancel }
     }
     const refuse = button(no, () => dialog.close(), { autofocus: true })
     const kind = isDanger ? "danger" : "primary"
-    const buttons = h("footer", {}, refuse, button(yes, agree, { class: kind }))
+    const buttons = h("div", { class: "buttons" }, refuse, button(yes, agree, { class: kind }))
     const dialog = openDialog(title, [...content, buttons])
     dialog.addEventListener("close", () => resolve(answer))
   })

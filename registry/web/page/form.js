@@ -238,7 +238,7 @@ export function openCreation(app, type, { onCreated, text = "" } = {}) {
     }).catch((error) => inputs.show(error))
   }
   const another = h("label", { class: "check", for: again.id }, again, texts.another)
-  const footer = h("footer", {}, onCreated ? null : another, create)
+  const footer = h("div", { class: "buttons" }, onCreated ? null : another, create)
   const form = h("form", { submit, novalidate: true }, holder, footer)
   const mayClose = () => !inputs.isDirty || askToLeave()
   const dialog = openDialog(texts.add(type.label), [form], { mayClose })

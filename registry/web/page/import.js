@@ -24,7 +24,11 @@ const BATCH = 100
 const MAX_PASSES = 20
 const MAX_WAITS = 5
 const MAX_SHOWN = 100
+const MAX_CONDITIONS = 200
 const ID = "id"
+
+/** The id where several resources have the same key: nothing has it. */
+const SEVERAL = "0"
 
 /**
  * Return what the columns of a type can be called in a file.
@@ -62,7 +66,7 @@ function keyOf(columns) {
 
 /** The import of one file: its rows, and what is known of the resources they name. */
 class Job {
-  /** Ids by type, attribute and value; "" for several. @type {Map<string, string>} */
+  /** Ids by key. @type {Map<string, string>} */
   #known = new Map()
 
   /**
@@ -76,15 +80,15 @@ class Job {
     this.app = app
     this.type = type
     this.columns = columns
-    /** The keys of the rows, and of what they link to. @type {Map<string, Column>} */
-    this.keys = new Map(key ? [["", key]] : [])
-    for (const { link } of columns) {
-      const found = link && keyOf(columns.filter((one) => one.link === link))
-      if (found) this.keys.set(link, found)
+    /** What tells which row, and which linked resource, is meant. @type {Map<string, Column[]>} */
+    this.keys = new Map([["", key ? [key] : []]])
+    for (const link of new Set(columns.map((one) => one.link).filter(Boolean))) {
+      const own = columns.filter((one) => one.link === link)
+      const found = keyOf(own)
+      this.keys.set(link, found ? [found] : own)
     }
     /** Whether the registry finds all by itself, without a gap between looking and storing. */
-    const keys = [...new Set(columns.map((one) => one.link))].map((link) => this.keys.get(link))
-    this.merges = app.description.canMerge && keys.every((one) => one?.attribute?.unique)
+    this.merges = app.description.canMerge && [...this.keys.values()].every(([one]) => one?.attribute?.unique)
     /** @type {Defect[]} */
     this.defects = []
     const [header, ...lines] = table
@@ -123,7 +127,7 @@ class Job {
 
   /** Leave out rows that repeat the key of an earlier one. */
   #reject() {
-    const key = this.keys.get("")
+    const [key] = this.keys.get("") ?? []
     if (!key) return
     const seen = new Set()
     this.rows = this.rows.filter(({ line, own }) => {
@@ -208,23 +212,41 @@ class Job {
    * @param {AbortSignal} signal
    */
   async #lookUp(rows, signal) {
-    for (const [link, { type, attribute }] of this.keys) {
-      if (!attribute) continue
+    for (const [link, columns] of this.keys) {
       const mentions = rows.flatMap((row) => (link ? (row.links.get(link) ?? []) : row.own))
-      const values = mentions.flatMap((one) => one.values[attribute.name] ?? [])
-      const unknown = values.filter((value) => !this.#known.has(keyFor(type, attribute, value)))
-      if (unknown.length === 0) continue
-      const condition = { name: attribute.name, op: "in", val: [...new Set(unknown)] }
-      const query = {
-        filter: JSON.stringify([condition]),
-        [`fields[${type.name}]`]: attribute.name,
-        "page[size]": "1000",
+      const named = new Map(mentions.map((one) => [this.#keyOf(link, one) ?? "", one.values]))
+      const unknown = [...named].filter(([key]) => key && !this.#known.has(key)).map(([, values]) => values)
+      const size = Math.floor(MAX_CONDITIONS / Math.max(columns.length, 1))
+      for (let start = 0; start < unknown.length; start += size) {
+        await this.#readKeys(columns, unknown.slice(start, start + size), signal)
       }
-      const { document } = await this.app.api.get(type.path, query, signal)
-      for (const { id, attributes } of document.data) {
-        const key = keyFor(type, attribute, attributes[attribute.name])
-        this.#known.set(key, this.#known.has(key) ? "" : id)
-      }
+    }
+  }
+
+  /**
+   * Read the ids of the resources that have the values of key columns.
+   * @param {Column[]} columns
+   * @param {Record<string, any>[]} wanted
+   * @param {AbortSignal} signal
+   */
+  async #readKeys(columns, wanted, signal) {
+    const [{ type }] = columns
+    const names = columns.flatMap((one) => one.attribute?.name ?? [])
+    const equal = (/** @type {Record<string, any>} */ values) =>
+      names.map((name) => ({ name, op: "eq", val: values[name] }))
+    const condition =
+      names.length === 1
+        ? { name: names[0], op: "in", val: wanted.map((one) => one[names[0]]) }
+        : { or: wanted.map((one) => ({ and: equal(one) })) }
+    const query = {
+      filter: JSON.stringify([condition]),
+      [`fields[${type.name}]`]: names.join(","),
+      "page[size]": "1000",
+    }
+    const { document } = await this.app.api.get(type.path, query, signal)
+    for (const { id, attributes } of document.data) {
+      const key = keyFor(columns, attributes)
+      this.#known.set(key, this.#known.has(key) ? SEVERAL : id)
     }
   }
 
@@ -250,8 +272,8 @@ class Job {
       const changed = Object.entries(mention.values).filter(([name]) => isWritable(type, name))
       const attributes = Object.fromEntries(changed)
       const identity = id ? { type: type.name, id } : { type: type.name, lid: `r${operations.length}` }
-      const isOnlyKey = link && id && changed.every(([name]) => name === this.keys.get(link)?.attribute?.name)
-      if (isOnlyKey) return identity
+      const isKey = (/** @type {string} */ name) => this.keys.get(link)?.some((one) => one.attribute?.name === name)
+      if (link && id && changed.every(([name]) => isKey(name))) return identity
       if (key && !id) {
         keys.set(operations.length, key)
         added.set(key, `r${operations.length}`)
@@ -271,24 +293,24 @@ class Job {
   }
 
   /**
-   * Return what is known of a resource by its key; null if it has none.
+   * Return the key of a resource; null if it has none.
    * @param {string} link
    * @param {Mention} mention
    */
   #keyOf(link, { values }) {
-    const key = this.keys.get(link)
-    const value = key?.attribute && values[key.attribute.name]
-    return key?.attribute && value !== undefined ? keyFor(key.type, key.attribute, value) : null
+    const columns = this.keys.get(link) ?? []
+    const isComplete = columns.every((one) => one.attribute && one.attribute.name in values)
+    return columns.length > 0 && isComplete ? keyFor(columns, values) : null
   }
 }
 
 /**
- * @param {Type} type
- * @param {Attribute} attribute
- * @param {any} value
+ * Return a text that resources with the same values in key columns have in common.
+ * @param {Column[]} columns
+ * @param {Record<string, any>} values
  */
-function keyFor(type, attribute, value) {
-  return JSON.stringify([type.name, attribute.name, value])
+function keyFor(columns, values) {
+  return JSON.stringify([columns[0].type.name, ...columns.map((one) => values[one.attribute?.name ?? ID])])
 }
 
 /**
@@ -402,7 +424,7 @@ class Plan {
       {},
       h("div", { class: "scrolls" }, h("table", {}, head, h("tbody", {}, ...rows))),
       h("div", { class: "field" }, h("label", { for: this.key.id }, texts.importKey), this.key),
-      h("footer", {}, check),
+      h("div", { class: "buttons" }, check),
       this.result,
     )
   }
@@ -451,7 +473,7 @@ class Plan {
       this.#show(
         h("p", {}, texts.importGood(count)),
         this.#errors(job.defects),
-        count > 0 ? h("footer", {}, apply) : null,
+        count > 0 ? h("div", { class: "buttons" }, apply) : null,
       )
       apply.focus()
     })

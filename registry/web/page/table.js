@@ -244,11 +244,11 @@ export class Table {
     const showValue = () => {
       const isText = ["in", "contains", "prefix"].includes(operator.value)
       const kind = isText ? "text" : filter().value.kind
-      control = controlFor({ ...filter().value, kind, nullable: false, required: true }, null)
+      control = controlFor({ ...filter().value, kind, nullable: kind === "boolean", required: true }, null)
       control.id = "filter-value"
       const hint = operator.value === "in" ? h("small", {}, texts.valuesHint) : ""
       place.replaceChildren(h("label", { for: control.id }, texts.value), control, hint)
-      place.hidden = operator.value.startsWith("is")
+      place.hidden = control.disabled = operator.value.startsWith("is")
     }
     const showOperators = () => {
       const labels = operatorLabels(filter())
@@ -273,7 +273,7 @@ export class Table {
       h("div", { class: "field" }, h("label", { for: field.id }, texts.column), field),
       h("div", { class: "field" }, h("label", { for: operator.id }, texts.condition), operator),
       place,
-      h("footer", {}, h("button", { class: "primary" }, texts.apply)),
+      h("div", { class: "buttons" }, h("button", { class: "primary" }, texts.apply)),
     )
     const dialog = openDialog(texts.filter, [form])
     control.focus()
@@ -296,8 +296,7 @@ export class Table {
   #condition(filter, operator, control) {
     const name = `filter[${filter.name}]`
     if (operator.startsWith("is")) return { name: `${name}[null]`, value: String(operator === "isNull") }
-    const isCheckBox = control instanceof HTMLInputElement && control.type === "checkbox"
-    const text = isCheckBox ? String(control.checked) : control.value
+    const text = control.value
     const value = operator === "in" ? text.split(/\s*,\s*/).join(",") : String(parsed(filter.value, text))
     return { name: `${name}[${operator}]`, value }
   }

@@ -32,7 +32,10 @@ setup(
         "registry.web": ["page/*"],
     },
     cmdclass={"build_py": BuildWithSwaggerUi},
-    entry_points={"console_scripts": ["registry=registry.__main__:main"]},
+    entry_points={
+        "console_scripts": ["registry=registry.__main__:main"],
+        "pytest11": ["registry=registry.pytest_plugin"],
+    },
     python_requires=">=3.11",
     # tests/system/test_versions.py runs the service with the lowest and with the newest ones.
     install_requires=[

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -12,7 +11,6 @@ from datetime import UTC, datetime
 from functools import cache
 from itertools import count
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import hypothesis
@@ -36,7 +34,7 @@ from registry.mongod import embedded
 from registry.openapi.description import describe
 from registry.settings import Settings
 from registry.storage.tokens import Token, Tokens
-from tests.databases import Databases, new_name, prepare
+from registry.testing import Databases, data_directory, new_name, prepare
 from tests.mongods import client_of
 from tests.ports import free_port
 from tests.support import Api, CommandLog, Database
@@ -56,8 +54,6 @@ LONGEST = (
     *("tests/system/test_workers", "tests/storage/test_overload", "tests/storage/test_uniqueness"),
 )
 """The files that take the longest, more than 20 seconds each, all or their quick part."""
-
-MEMORY, MEMORY_BYTES = Path("/dev/shm"), 4 * 2**30  # noqa: S108 - subdirectories are private
 
 
 # Machines may be slow, and examples of one test share its fixtures.
@@ -133,13 +129,10 @@ def unused_tcp_port() -> int:
 
 
 @pytest.fixture(scope="session")
-def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A directory for mongod: in memory if there is room, where a new database takes 70 ms less."""
-    if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > MEMORY_BYTES:
-        with TemporaryDirectory(prefix="registry-", dir=MEMORY) as path:
-            yield Path(path)
-    else:
-        yield tmp_path_factory.mktemp("mongod")
+def data_dir() -> Iterator[Path]:
+    """A directory for mongod."""
+    with data_directory() as path:
+        yield path
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.databases import new_name
+from registry.testing import new_name
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 import orjson
 import pytest
 
+from registry.testing import new_name
 from tests.certificates import Authority
-from tests.databases import new_name
 from tests.system.conftest import Start
 from tests.system.service import TIMEOUT, WORKERS, Service, eventually, start_error
 

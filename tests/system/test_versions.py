@@ -19,13 +19,15 @@ from uv import find_uv_bin
 
 from tests.system.conftest import Start
 from tests.system.service import ROOT, TIMEOUT, Service, person
+from tests.system.test_pytest_plugin import PAGE_TESTS, run_pytest
 
 INSTALL_TIMEOUT = 300
 
 IMPORT_ALL = """
 import importlib, pkgutil, registry
 for module in pkgutil.walk_packages(registry.__path__, "registry."):
-    importlib.import_module(module.name)
+    if module.name != "registry.pytest_plugin":  # which pytest loads
+        importlib.import_module(module.name)
 """
 
 
@@ -104,6 +106,10 @@ def test_the_service_runs_with_the_versions_that_setup_py_allows(
     service = start(*arguments, command=command)
     exercise(service)
     assert service.stop() == (0, "")
+    done = uv("pip", "install", "--python", command[0], "pytest")
+    assert done.returncode == 0, done.stderr
+    (directory := tmp_path / "tests").mkdir()
+    run_pytest(directory, PAGE_TESTS[:1], python=str(command[0]))
 
 
 def test_setup_py_has_a_range_for_each_requirement_which_contains_the_pin() -> None:

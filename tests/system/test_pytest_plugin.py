@@ -1,0 +1,84 @@
+"""The plugin of pytest: the tests that its page shows, and what is left of them."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.system.service import ROOT, TIMEOUT
+
+PAGE_TESTS: list[str] = re.findall(
+    r"```python\n(.*?)```", (ROOT / "docs/testing.md").read_text(), re.DOTALL
+)
+"""Without other plugins, with pytest-asyncio, and with pytest-aiohttp."""
+
+PLUGIN = ("-p", "registry.pytest_plugin")
+"""The option for it where the package is not installed."""
+
+UNUSED = """
+import sys
+
+def test_nothing_is_loaded():
+    assert not {"aiohttp", "pymongo", "registry.client", "registry.testing"} & sys.modules.keys()
+"""
+
+DATA = """
+from registry.http.app_keys import SETTINGS
+from registry.testing import app
+
+def test_data():
+    print("DATA", app()[SETTINGS].mongodb_uri)
+"""
+
+
+def run_pytest(
+    directory: Path,
+    tests: list[str],
+    *options: str,
+    python: Path | str = sys.executable,
+    **more: str,
+) -> str:
+    """Run tests, where warnings are errors and all must pass; return the output."""
+    for number, source in enumerate(tests):
+        (directory / f"test_{number}.py").write_text(source)
+    done = subprocess.run(  # noqa: S603 - pytest
+        [python, "-m", "pytest", "-s", "-W", "error", "-p", "no:cacheprovider", *options],
+        cwd=directory,
+        env=os.environ | more,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+    assert f" {len(tests)} passed" in done.stdout, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_tests_of_the_page_pass_and_leave_nothing(tmp_path: Path) -> None:
+    scope = ("-o", "asyncio_default_fixture_loop_scope=function")
+    printed = run_pytest(tmp_path, [*PAGE_TESTS, DATA], *PLUGIN, *scope, PYTHONPATH=str(ROOT))
+    (socket,) = re.findall(r"DATA mongodb://(\S+)/\?", printed)
+    directory = Path(socket.replace("%2F", "/")).parents[1]
+    assert directory.name.startswith("registry-")
+    assert not directory.exists()
+
+
+def test_a_test_without_a_registry_loads_nothing(tmp_path: Path) -> None:
+    environment = {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    run_pytest(tmp_path, [UNUSED], *PLUGIN, **environment)
+
+
+def test_the_client_loads_neither_the_service_nor_the_driver() -> None:
+    program = "import sys, registry.client; print(*sys.modules)"
+    done = subprocess.run(  # noqa: S603 - Python
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    loaded = {name for name in done.stdout.split() if name.startswith("registry")}
+    assert loaded == {
+        *("registry", "registry.protocol", "registry.client"),
+        *(f"registry.client.{one}" for one in ("client_documents", "registry_client", "transport")),
+    }
+    assert not {"marshmallow", "motor", "pymongo"} & set(done.stdout.split())

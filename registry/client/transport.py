@@ -6,6 +6,7 @@ from typing import Any, Self, TypeAlias
 
 import orjson
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, hdrs
+from aiohttp.http import HttpProcessingError
 from yarl import URL
 
 from registry import protocol
@@ -36,9 +37,6 @@ _MAX_BYTES = 2**26
 
 _EVENT_BYTES = 2**20
 """Of an event of the change feed, which may be twice as long."""
-
-_UNREPEATABLE = {hdrs.METH_PATCH, hdrs.METH_DELETE}
-"""Methods for which nothing tells whether a request without a response was executed."""
 
 _KINDS: Mapping[Any, type[RegistryError]] = {
     "invalid_position": Gone,
@@ -97,7 +95,7 @@ class Transport:
                 if pause is None:
                     raise
             except _LOST as error:
-                if pause is None or not self._has_responded or method in _UNREPEATABLE:
+                if pause is None or not self._has_responded:
                     raise _unreachable(error) from None
             await asyncio.sleep(pause)
         self._has_responded = True
@@ -162,7 +160,7 @@ class Transport:
         except _LOST as error:
             if not self._has_responded:
                 raise _unreachable(error) from None
-        except ValueError:
+        except (ValueError, HttpProcessingError):
             raise UnexpectedResponse(f"/{path} has an event that is too large") from None
 
 

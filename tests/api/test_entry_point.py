@@ -22,9 +22,6 @@ BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;
 
 PAGE = Path(registry.web.__file__).parent / "page"
 
-LATER = {"csv.js", "import.js"}
-"""The modules of the page that are loaded when they are needed."""
-
 OTHERS = ("changes", "openapi", "swagger_ui")
 """The members of `meta` with other URLs that can be read."""
 
@@ -79,7 +76,7 @@ async def test_the_page_needs_no_other_host_and_at_most_60_kb(api: Api) -> None:
     _, _, body = await fetch(api, "GET", "/", Accept=BROWSER)
     names = {file.name for file in PAGE.iterdir()}
     linked = re.findall(r'(?:href|src)="([^"#]+)"', body.decode())
-    assert {f"api/page/{name}" for name in names - {"index.html", *LATER}} == {
+    assert {f"api/page/{name}" for name in names - {"index.html"}} == {
         one for one in linked if not one.startswith("api/swagger/")
     }
     size = 0

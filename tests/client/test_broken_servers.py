@@ -1,0 +1,153 @@
+"""The client beside servers of another kind, of earlier versions, and ones that break off."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from registry.client import Client, RegistryError, UnexpectedResponse, transport
+
+Serve = Callable[..., Awaitable["Script"]]
+
+ENTRY = {"meta": {"collections": {"person": "http://elsewhere.example/a/persons"}}}
+PERSON = {"type": "person", "id": "1", "attributes": {"last_name": "Hopper"}}
+FEED = ("Content-Type: text/event-stream",)
+
+
+def response(content: Any, *headers: str, status: int = 200, length: int = 0) -> bytes:
+    """Return a response. length: of the content, if not the real one."""
+    body = content if isinstance(content, bytes) else json.dumps(content).encode()
+    fixed = ("Connection: close", f"Content-Length: {length or len(body)}")
+    lines = [f"HTTP/1.1 {status} S", *fixed, *headers, "", ""]
+    return "\r\n".join(lines).encode() + body
+
+
+class Script:
+    """A server that gives one response after the other, and then closes each connection."""
+
+    def __init__(self, *responses: bytes) -> None:
+        self._responses = list(responses)
+        self.requests: list[str] = []
+
+    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        if length := re.search(r"(?i)content-length: (\d+)", head):
+            await reader.readexactly(int(length[1]))
+        self.requests.append(head)
+        writer.write(self._responses.pop(0))
+        writer.close()
+
+
+@pytest.fixture
+async def serve(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Callable[..., Any]]:
+    """Return a function that starts a server with a script, and returns both it and a client."""
+    monkeypatch.setattr(transport, "DELAYS", (0, 0))
+    servers, clients = list[asyncio.Server](), list[Client]()
+
+    async def start(*responses: bytes) -> tuple[Script, Client]:
+        script = Script(*responses)
+        servers.append(await asyncio.start_server(script.handle, "127.0.0.1", 0))
+        host, port = servers[-1].sockets[0].getsockname()
+        clients.append(Client(f"http://{host}:{port}"))
+        return script, clients[-1]
+
+    yield start
+    for client in clients:
+        await client.__aexit__()
+    for server in servers:
+        server.close()
+
+
+async def names(registry: Client) -> list[str]:
+    return [one["last_name"] async for one in registry.list("person")]
+
+
+@pytest.mark.parametrize(
+    ("responses", "message"),
+    [
+        ([response(b"<html>")], "not a registry: the response of / is not a document of one"),
+        ([response({"meta": {"collections": [1]}})], "not a registry"),
+        ([response(ENTRY), response([])], "not a registry: the response of /persons"),
+        ([response(ENTRY), response({"data": [{"id": 1}]})], "not a registry"),
+        ([response(ENTRY), response({"data": [PERSON | {"attributes": [[]]}]})], "not a registry"),
+        (
+            [response(ENTRY)] + 2 * [response({"data": [], "meta": {"page": {"after": "x"}}})],
+            "not a registry",  # the same page again and again
+        ),
+        (
+            [response(ENTRY), response(b"", "Location: http://evil.example/", status=302)],
+            "/persons failed with status 302: nothing is sent to http://evil.example/",
+        ),
+        ([response(ENTRY), response(b" " * 2_000)], "/persons has more than 0 MiB"),
+        ([response({"errors": [5]}, status=500)], "/ failed with status 500"),
+        ([response({}, "Retry-After: 3600", status=503)], "/ failed with status 503"),
+        ([response({}, "Retry-After: 0", status=503)] * 3, "/ failed with status 503"),
+        ([b"", b""], "cannot reach the service"),  # aiohttp repeats a GET once
+        ([response(ENTRY)] + [response({"data": []}, length=99)] * 3, "cannot reach the service"),
+    ],
+)
+async def test_a_server_of_another_kind_is_reported(
+    responses: list[bytes], message: str, serve: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport, "_MAX_BYTES", 1_000)
+    script, registry = await serve(*responses)
+    with pytest.raises(RegistryError, match=f"^{re.escape(message)}"):
+        await names(registry)
+    assert len(script.requests) == len(responses)
+
+
+async def test_a_page_that_breaks_off_is_read_again(serve: Callable[..., Any]) -> None:
+    page = response({"data": [PERSON]})
+    _, registry = await serve(response(ENTRY), page[:-20], page[:20], page)
+    assert await names(registry) == ["Hopper"]
+
+
+async def test_a_creation_is_repeated_with_its_key(serve: Callable[..., Any]) -> None:
+    created = response({"data": PERSON}, 'ETag: "1"', status=201)
+    script, registry = await serve(response(ENTRY), b"", created, b"", b"", b"")
+    person = await registry.create("person", last_name="Hopper")
+    keys = [re.findall("Idempotency-Key: (.*)", request) for request in script.requests]
+    assert keys[0] == []
+    assert keys[1] == keys[2] != []
+    with pytest.raises(RegistryError, match="cannot reach"):
+        await registry.update(person, last_name="Murray")
+    assert [one.split()[0] for one in script.requests] == ["GET", "POST", "POST"] + 3 * ["PATCH"]
+
+
+async def test_an_earlier_version_is_reported(serve: Callable[..., Any]) -> None:
+    _, registry = await serve(
+        response(ENTRY), response({"data": PERSON}, status=201), response({}, status=404)
+    )
+    with pytest.raises(UnexpectedResponse, match="earlier version, has executed /persons without"):
+        await registry.merge("person", last_name="Hopper")
+    with pytest.raises(RegistryError, match="/changes failed with status 404"):
+        await anext(registry.changes())
+
+
+@pytest.mark.parametrize(
+    ("events", "message"),
+    [
+        (b"id: 1\ndata: []\n\n", "not a registry: the response of /changes"),
+        (b'id: 1\ndata: {"op": "add", "data": {"id": []}}\n\n', "not a registry"),
+        (b"data: " + b"x" * 5_000_000, "/changes has an event that is too large"),
+        (b"data: 1234\n\n" * 300, "a transaction in the changes is too large"),
+    ],
+)
+async def test_changes_of_another_kind_are_reported(
+    events: bytes, message: str, serve: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("registry.client.registry_client._TRANSACTION_BYTES", 1_000)
+    _, registry = await serve(response(events, *FEED))
+    with pytest.raises(UnexpectedResponse, match=message):
+        await anext(registry.changes())
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:8080", "ftp://h/", "http://h/?a=1", "http://", ""])
+async def test_what_is_not_a_base_url_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="is not a base URL such as"):
+        Client(url)

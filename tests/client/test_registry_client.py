@@ -1,0 +1,230 @@
+"""The client for Python beside a real service."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from dataclasses import replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from registry import protocol
+from registry.client import Client, Conflict, Gone, RegistryError, Resource, registry_client
+from registry.http.app_keys import FOLLOWERS
+from registry.settings import Settings
+from tests.conftest import Grant, Serve
+from tests.support import Api
+from tests.system.service import ROOT, TIMEOUT
+
+PAGE = (ROOT / "docs/client.md").read_text()
+
+
+@pytest.fixture
+async def unique_api(serve: Serve, settings: Settings) -> Api:
+    return await serve(settings=replace(settings, unique=("computer.serial",)))
+
+
+@pytest.fixture
+async def registry(unique_api: Api) -> AsyncIterator[Client]:
+    async with Client(unique_api.origin) as client:
+        yield client
+
+
+@pytest.fixture
+async def ada(registry: Client) -> Resource:
+    """A person with two computers, SN-1 and SN-2."""
+    ada = await registry.create("person", first_name="Ada", last_name="Lovelace")
+    for serial in ("SN-1", "SN-2"):
+        await registry.create("computer", serial=serial, owner=ada)
+    return ada
+
+
+async def serials(registry: Client, **query: Any) -> list[str]:
+    return [one["serial"] async for one in registry.list("computer", **query)]
+
+
+async def test_the_page_on_the_client_is_right(unique_api: Api, tmp_path: Path) -> None:
+    program, *steps = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    body = "".join(f"{' ' * 8}{line}\n" for step in steps for line in step.splitlines())
+    file = tmp_path / "program.py"
+    file.write_text(
+        program.replace("http://127.0.0.1:8080", unique_api.origin).replace("        ...\n", body)
+    )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        file,
+        cwd=ROOT,
+        env={"PYTHONPATH": str(ROOT)},
+        stdout=asyncio.subprocess.PIPE,
+    )
+    printed, _ = await asyncio.wait_for(process.communicate(), TIMEOUT)
+    assert printed.decode() == "".join(re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL))
+
+
+async def test_resources_lead_to_what_is_included(registry: Client, ada: Resource) -> None:
+    (first, second) = [one async for one in registry.list("computer", include="owner")]
+    assert first.owner is second.owner
+    assert first.owner == ada
+    assert first.owner["full_name"] == "Ada Lovelace"
+    assert (await registry.get("person", int(ada.id), include=["computers"])).computers == [
+        first,
+        second,
+    ]
+    with pytest.raises(AttributeError, match="without 'computers': see `include`"):
+        _ = first.owner.computers
+    with pytest.raises(KeyError):
+        _ = first["model"]
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ({"filter": {"owner.last_name": "Lovelace"}, "sort": "-serial"}, ["SN-2", "SN-1"]),
+        ({"filter": {"serial": {"prefix": "SN", "ne": "SN-1"}}}, ["SN-2", "SN-3"]),
+        ({"filter": {"owner": None}, "fields": {"computer": ["serial"]}}, ["SN-3"]),
+        ({"filter": [{"not": {"name": "serial", "op": "in", "val": ["SN-1"]}}]}, ["SN-2", "SN-3"]),
+        (
+            {"filter": {"created_at": {"gt": datetime(2020, 1, 1, tzinfo=UTC)}}, "sort": ["-id"]},
+            ["SN-3", "SN-2", "SN-1"],
+        ),
+    ],
+)
+async def test_a_list_follows_all_pages(
+    query: Any, found: list[str], registry: Client, ada: Resource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await registry.create("computer", serial="SN-3", owner=None)
+    monkeypatch.setattr(protocol, "LARGEST_PAGE", 1)
+    assert await serials(registry, **query) == found
+    assert await serials(registry, filter={"owner": ada}) == ["SN-1", "SN-2"]
+
+
+async def test_none_clears_attributes_and_relationships(registry: Client, ada: Resource) -> None:
+    await registry.update(ada, email="ada@example.com", computers=[])
+    assert (await registry.update(ada, email=None))["email"] is None
+    computer = await anext(registry.list("computer", include="owner"))
+    assert not computer.owner
+    await registry.update(computer, owner=ada)
+    assert computer.owner == ada
+    await registry.update(computer, owner=None)
+    assert await serials(registry, filter={"owner": None}) == ["SN-1", "SN-2"]
+
+
+@pytest.mark.parametrize("is_listed", [True, False])
+@pytest.mark.usefixtures("ada")
+async def test_a_change_of_what_was_read_is_a_conflict(is_listed: bool, registry: Client) -> None:
+    computers = registry.list("computer", include="owner")
+    mine = await (anext(computers) if is_listed else registry.get("computer", 1))
+    theirs = await registry.get("computer", 1)
+    await registry.update(theirs, serial="SN-9")
+    for change in (registry.update(mine, serial="SN-8"), registry.delete(mine)):
+        with pytest.raises(Conflict) as caught:
+            await change
+        assert caught.value.status == 412
+        assert (caught.value.read, caught.value.read and mine["serial"]) == (mine, "SN-1")
+        assert caught.value.stored
+        assert caught.value.stored["serial"] == "SN-9"
+    await registry.delete(theirs)
+    assert await serials(registry) == ["SN-2"]
+
+
+async def test_changes_of_links_and_of_what_was_not_read_are_no_conflict(
+    registry: Client, ada: Resource
+) -> None:
+    names = await registry.get("person", ada.id, fields={"person": "last_name"})
+    await registry.update(ada, first_name="Augusta", computers=[])
+    await registry.update(names, last_name="King")
+    assert (await registry.get("person", ada.id))["full_name"] == "Augusta King"
+
+
+@pytest.mark.usefixtures("ada")
+async def test_a_taken_value_is_a_conflict_with_its_resource(registry: Client) -> None:
+    with pytest.raises(Conflict) as caught:
+        await registry.create("computer", serial="SN-2")
+    error = caught.value
+    assert (error.status, error.code, error.pointer) == (
+        409,
+        "value_taken",
+        "/data/attributes/serial",
+    )
+    assert error.stored == await registry.get("computer", 2)
+    assert (error.read, error.sent) == (None, {"serial": "SN-2"})
+
+
+async def test_a_merge_updates_or_creates(registry: Client, ada: Resource) -> None:
+    assert (await registry.merge("computer", serial="SN-2", owner=None)).id == "2"
+    new = await registry.merge("computer", serial="SN-3", owner=ada)
+    assert new.owner is ada
+    assert await serials(registry, filter={"owner": ada}) == ["SN-1", "SN-3"]
+    with pytest.raises(RegistryError) as caught:
+        await registry.merge("person", first_name="Ada", last_name="Lovelace")
+    assert caught.value.status == 400
+
+
+async def test_errors_say_where_and_which_request(registry: Client) -> None:
+    with pytest.raises(RegistryError, match=r"^/persons failed with status 422: ") as caught:
+        await registry.create("person", first_name=Decimal("1.50"), last_name="")
+    assert caught.value.pointer == "/data/attributes/last_name"
+    assert caught.value.request_id
+    with pytest.raises(RegistryError) as caught:
+        await serials(registry, sort="size")
+    assert (caught.value.code, caught.value.parameter) == ("invalid_parameter", "sort")
+    with pytest.raises(RegistryError, match="no `person` with the id `9`"):
+        await registry.get("person", 9)
+    with pytest.raises(RegistryError, match="no type 'printer'; the types are person, computer"):
+        await registry.get("printer", 1)
+    with pytest.raises(ValueError, match="is not a part of a path"):
+        await registry.get("computer", "../persons/1")
+
+
+async def test_operations_are_executed_or_rejected_together(registry: Client) -> None:
+    add = [
+        {"op": "add", "data": {"type": "computer", "attributes": {"serial": one}}} for one in "ab"
+    ]
+    assert [one["data"]["id"] for one in await registry.execute(add)] == ["1", "2"]
+    with pytest.raises(Conflict) as caught:
+        await registry.execute(add)
+    assert caught.value.pointer == "/atomic:operations/0/data/attributes/serial"
+
+
+async def test_changes_continue_at_each_position(
+    registry: Client, unique_api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry_client, "_MIN_DELAY", 0.01)
+    start = await registry.position()
+    add = [
+        {"op": "add", "data": {"type": "computer", "attributes": {"serial": one}}} for one in "ab"
+    ]
+    await registry.execute(add)
+    assert unique_api.client.app
+    feed = unique_api.client.app[FOLLOWERS]
+    seen = []
+    async with asyncio.timeout(30), aclosing(registry.changes(after=start)) as changes:
+        async for change in changes:
+            seen.append((change.op, change.resource["serial"], change.position))
+            if len(seen) == 2:
+                feed._end_all()
+                await registry.create("computer", serial="c")
+            if len(seen) == 3:
+                break
+    assert [one[:2] for one in seen] == [("add", "a"), ("add", "b"), ("add", "c")]
+    assert seen[0][2] == start
+    async with aclosing(registry.changes(after=seen[1][2], types=["computer"])) as changes:
+        assert (await anext(changes)).resource["serial"] == "c"
+    with pytest.raises(Gone):
+        await anext(registry.changes(after="x"))
+
+
+async def test_a_token_is_sent(serve: Serve, secured: Settings, grant: Grant) -> None:
+    api = await serve(settings=secured)
+    async with Client(f"{api.origin}/", token=await grant("read")) as registry:
+        assert await serials(registry) == []
+        with pytest.raises(RegistryError) as caught:
+            await registry.create("computer", serial="SN-1")
+        assert (caught.value.status, caught.value.code) == (403, "insufficient_scope")

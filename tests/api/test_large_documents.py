@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import threading
-import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
-import orjson
 import pytest
 
 from registry.http.views import collection, document_view, relationship
 from registry.offloading import MAX_INLINE_OBJECTS
-from registry.storage.reads.listings import CHUNK
 from registry.storage.writes.unit_of_work import UnitOfWork
 from tests.support import Api, Database, to_many
 
@@ -70,33 +67,6 @@ async def test_a_large_response_is_built_in_thread(fleet: Api, threads: Threads,
     assert f'"{COUNT}"' in str(response.document).replace("'", '"')
     (thread,) = threads.seen
     assert thread is not threading.current_thread()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("query", ["", "?include=computers"])
-async def test_large_linkage_is_encoded_while_it_is_read(
-    fleet: Api, database: Database, monkeypatch: pytest.MonkeyPatch, query: str
-) -> None:
-    await database.computers.insert_many(
-        {"_id": number, "serial": "x", "person": 1} for number in range(COUNT + 1, 10 * CHUNK)
-    )
-    held: list[int] = []
-    encode = relationship.LinkageView.encode
-
-    def observed(*arguments: Any) -> tuple[bytes, str]:
-        held.append(tracemalloc.get_traced_memory()[0])
-        return encode(*arguments)
-
-    monkeypatch.setattr(relationship.LinkageView, "encode", observed)
-    path = f"/persons/1/relationships/computers{query}"
-    await fleet.get(path)  # fills caches
-    tracemalloc.start()
-    try:
-        response = await fleet.get(path)
-    finally:
-        tracemalloc.stop()
-    assert len(response.data) == 10 * CHUNK - 1
-    assert held[-1] < 2 * len(orjson.dumps(response.document))
 
 
 async def test_a_large_change_is_applied_in_a_thread(fleet: Api, threads: Threads) -> None:

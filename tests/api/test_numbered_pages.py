@@ -12,7 +12,7 @@ import pytest
 from registry.storage.mongo import change_streams
 from tests.conftest import Serve
 from tests.jsonapi.test_operation_documents import PERSON
-from tests.support import Api, CommandLog, Database, Response
+from tests.support import Api, Database, Response
 
 COUNT = 3_000
 SIZE = 40
@@ -179,19 +179,3 @@ async def test_pages_are_right_if_mongodb_does_not_report_changes(
         page = await api.get(f"/computers?page[number]={number}&page[size]={SIZE}")
         expected = [record["_id"] for record in computers[(number - 1) * SIZE : number * SIZE]]
         assert (ids(page), page.document["meta"]["total"]) == (expected, len(computers))
-
-
-async def test_concurrent_pages_with_the_same_filter_share_one_count(
-    api: Api, computers: list[dict[str, Any]], commands: CommandLog
-) -> None:
-    assert computers
-    commands.take("all")
-    pages = await asyncio.gather(
-        *(
-            api.get(f"/computers?filter[serial]=S50&page[number]={number}&page[size]=2")
-            for number in range(1, 21)
-        )
-    )
-    assert len({page.document["meta"]["total"] for page in pages}) == 1
-    # Requests that arrive while a count runs share the next one: how many that are is chance.
-    assert len(commands.take("aggregate")) < len(pages)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
+from bson.int64 import Int64
 
 from registry.jsonapi.cursors import END, Cursors
 from registry.jsonapi.sorting import BY_ID, parse_sort
 from registry.model.graph import Graph
+from registry.model.record import MAX_ID
 from registry.resources import RESOURCES
 from registry.settings import Settings
 from tests.conftest import Serve
@@ -141,3 +144,16 @@ async def test_the_page_size_of_an_include_path_applies_to_that_path_only(fleet:
     assert response.included == [("person", "1"), ("computer", "2"), ("computer", "3")]
     owner = response.document["included"][0]
     assert len(owner["relationships"]["computers"]["data"]) == 3
+
+
+async def test_pages_at_the_largest_ids_are_right(api: Api, database: Database) -> None:
+    stored = range(MAX_ID - 60, MAX_ID + 1)
+    await database.computers.insert_many({"_id": Int64(one), "serial": "S"} for one in stored)
+    for sort in ("id", "-id"):
+        cursors = Cursors("computer", parse_sort(sort, GRAPH["computer"], GRAPH))
+        for start, size in product((MAX_ID - 50, MAX_ID - 7, MAX_ID, -MAX_ID), (1, 7, 30)):
+            after = cursors.encode((start,))
+            page = await api.get(f"/computers?sort={sort}&page[size]={size}&page[after]={after}")
+            beyond = [one for one in stored if (one > start if sort == "id" else one < start)]
+            shown = beyond if sort == "id" else beyond[::-1]
+            assert page.ids == list(map(str, shown[:size]))

@@ -28,6 +28,7 @@ from registry.storage.errors import StorageError, Unavailable
 from registry.storage.schema import link_periods
 from registry.storage.writes.id_allocation import Counters
 from tests.conftest import Serve
+from tests.consistency.model import RELATIONSHIPS, TARGETS, Model
 from tests.storage.writing import Registry, insert_fleet
 from tests.support import Api, Database
 
@@ -56,56 +57,44 @@ WRITES: st.SearchStrategy[Operation] = st.one_of(
 )
 
 
-class Model:
-    """Who owns what, and the owner of each computer in each state so far."""
+class LinkModel(Model):
+    """Also the periods of all links so far."""
 
     def __init__(self) -> None:
-        self.persons = dict.fromkeys(range(1, PERSONS + 1), "Ada Lovelace")
-        self.owners: dict[int, int | None] = dict.fromkeys(range(1, COMPUTERS + 1))
+        super().__init__()
         self.periods: list[dict[str, Any]] = []
+        for id_ in range(1, PERSONS + 1):
+            self.create(("person", id_), {"first_name": "Ada", "last_name": "Lovelace"})
+        for id_ in range(1, COMPUTERS + 1):
+            self.create(("computer", id_), {})
 
     def apply(self, kind: str, id_: int, value: Any) -> bool:
         """Apply a write; return whether it is possible."""
-        if kind in {"own", "forget computer"}:
-            named = [] if value is None else [value]
-            if id_ not in self.owners or not self.persons.keys() >= {*named}:
-                return False
-            self._set(id_, value)
-            if kind != "own":
-                del self.owners[id_]
-        elif id_ not in self.persons:
+        identity = "computer" if kind in {"own", "forget computer"} else "person", id_
+        if identity not in self.resources:
             return False
-        elif kind == "rename":
-            self.persons[id_] = f"{value} Lovelace"
-        elif kind == "forget person":
-            self._set_members(id_, set())
-            del self.persons[id_]
+        if kind == "rename":
+            self.update(identity, {"first_name": value})
+        elif kind.startswith("forget"):
+            self.delete(identity)
         else:
-            known = self.owners.keys() & set(value)
-            if kind != "remove" and len(known) < len(value):
+            ids = [value] if isinstance(value, int) else value or []
+            target = TARGETS[RELATIONSHIPS[identity[0]]]
+            if kind != "remove" and not self.resources.keys() >= {(target, one) for one in ids}:
                 return False
-            mine = {one for one, owner in self.owners.items() if owner == id_}
-            members = {"add": mine | known, "remove": mine - known}.get(kind, known)
-            self._set_members(id_, members)
+            {"add": self.add, "remove": self.remove}.get(kind, self.replace)(identity, ids)
         return True
 
-    def _set_members(self, person: int, members: set[int]) -> None:
-        for computer, owner in self.owners.items():
-            if computer in members:
-                self._set(computer, person)
-            elif owner == person:
-                self._set(computer, None)
-
-    def _set(self, computer: int, owner: int | None) -> None:
+    def _set_owner(self, computer: int, owner: int | None) -> None:
         before = self.owners[computer]
-        if before == owner:
+        super()._set_owner(computer, owner)
+        if owner == before:
             return
         if before is not None:
             (lasting,) = [one for one in self.periods if one["lasts"] and one["of"] == computer]
-            lasting |= {"lasts": False, "name": self.persons[before]}
+            lasting |= {"lasts": False, "name": self.value(("person", before), "full_name")}
         if owner is not None:
             self.periods.append({"of": computer, "by": owner, "lasts": True, "name": None})
-        self.owners[computer] = owner
 
 
 def write_of(registry: Registry, kind: str, id_: int, value: Any) -> Any:
@@ -149,7 +138,7 @@ async def test_periods_are_those_of_a_model(
     for name in ("persons", "computers", "assignments"):
         await database[name].delete_many({})
     await insert_fleet(database, PERSONS, COMPUTERS)
-    registry, model = Registry(api), Model()
+    registry, model = Registry(api), LinkModel()
     with pytest.MonkeyPatch.context() as patch:
         if frozen:  # all writes at the same millisecond
             module = "registry.storage.writes.unit_of_work.current_time"

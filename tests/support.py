@@ -22,6 +22,9 @@ from motor.motor_asyncio import AsyncIOMotorDatabase
 from multidict import CIMultiDict, CIMultiDictProxy
 from pymongo import monitoring
 
+from registry.http.app_keys import REPOSITORY
+from registry.storage.repository import Repository
+
 MEDIA_TYPE = "application/vnd.api+json"
 ATOMIC = f'{MEDIA_TYPE}; ext="https://jsonapi.org/ext/atomic"'
 OPERATIONS, RESULTS = "atomic:operations", "atomic:results"
@@ -96,6 +99,15 @@ class Api:
 
     def __init__(self, client: TestClient[web.Request, web.Application]) -> None:
         self.client = client
+
+    @property
+    def app(self) -> web.Application:
+        assert self.client.app
+        return self.client.app
+
+    @property
+    def repository(self) -> Repository:
+        return self.app[REPOSITORY]
 
     @property
     def origin(self) -> str:

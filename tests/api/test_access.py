@@ -170,8 +170,7 @@ async def status(api: Api, method: str, path: str, headers: dict[str, str]) -> i
 
 def notice(api: Api) -> str:
     """Return what the service says at the start beside its URLs."""
-    assert api.client.app
-    return api.client.app[NOTICE]
+    return api.app[NOTICE]
 
 
 PERSONS, COMPUTERS = ("persons:read", "computers:read"), ("computers:write", "persons:read")

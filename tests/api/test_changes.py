@@ -461,8 +461,7 @@ async def test_a_position_of_another_database_is_refused(api: Api, database: Dat
 
 
 async def test_a_position_that_is_still_to_come_is_refused(api: Api) -> None:
-    repository = api.client.app[REPOSITORY] if api.client.app else None
-    assert repository
+    repository = api.repository
     now = await repository.now()
     later = repository.positions.encode(Timestamp(now.time + 3_600, 1))
     assert await stream_status(api, f"?page[after]={later}") == (400, "invalid_position")
@@ -477,8 +476,7 @@ async def test_a_position_whose_changes_are_no_longer_kept_is_refused(
         await initiate(uri)
         api = await serve(settings=replace(settings, mongodb_uri=uri))
         start = await present(api)
-        assert api.client.app
-        repository = api.client.app[REPOSITORY]
+        repository = api.repository
 
         async def is_expired() -> bool:
             async with client_of(uri) as client:
@@ -566,8 +564,7 @@ async def test_a_client_of_http_1_0_gets_events_without_chunks(api: Api) -> None
 
 
 def number_of_followers(api: Api) -> int:
-    assert api.client.app
-    bulkhead = api.client.app[REPOSITORY].bulkheads.followers
+    bulkhead = api.repository.bulkheads.followers
     return bulkhead._limit - bulkhead._free
 
 
@@ -602,8 +599,7 @@ async def test_connects_and_disconnects_leave_nothing_open(api: Api) -> None:
     for _ in range(10):
         await asyncio.gather(*map(visit, range(50)))
     await wait_for(lambda: number_of_followers(api) == 0)
-    assert api.client.app
-    feed = api.client.app[FOLLOWERS]
+    feed = api.app[FOLLOWERS]
     await wait_for(lambda: feed._feed is None)
     assert not feed._groups
 
@@ -641,8 +637,7 @@ async def test_a_stop_ends_followers_first(serve: Serve) -> None:
     api = await serve()
     async with following(api) as feed, raw_follower(api) as opened:
         await receive_until(opened, b"event: position")
-        assert api.client.app
-        await api.client.app.shutdown()
+        await api.app.shutdown()
         with pytest.raises(EOFError):
             await feed.next()
         await receive_until(opened, b"0\r\n\r\n")
@@ -683,8 +678,7 @@ async def write_one_by_one(api: Api, follower: Stream) -> list[str]:
 
 
 def feed_of(api: Api) -> Followers:
-    assert api.client.app
-    return api.client.app[FOLLOWERS]
+    return api.app[FOLLOWERS]
 
 
 async def test_followers_that_catch_up_have_a_limit_and_each_client_a_share(
@@ -693,8 +687,7 @@ async def test_followers_that_catch_up_have_a_limit_and_each_client_a_share(
     monkeypatch.setattr("registry.storage.repository._RECENT_SECONDS", 0)
     monkeypatch.setattr(followers, "_MAX_CHANGES", 5)
     api = await serve(queue_seconds=0.1)
-    assert api.client.app
-    app = api.client.app
+    app = api.app
     client, catch_ups = "127.0.0.1", app[REPOSITORY].bulkheads.catch_ups
     start = await present(api)
     async with following(api) as recent:

@@ -92,7 +92,7 @@ def links_of(part: Any) -> Iterator[str]:
 async def test_every_link_leads_to_a_valid_document(fleet: Api) -> None:
     routes = {
         route.resource
-        for route in fleet.client.app.router.routes()
+        for route in fleet.app.router.routes()
         if isinstance(route.handler, type)
         and issubclass(route.handler, DocumentView)
         and route.handler is not FeedView  # whose document has no data

@@ -225,17 +225,16 @@ def test_without_authentication_no_operation_requires_a_token() -> None:
 
 
 async def test_every_route_is_described_and_every_operation_exists(api: Api) -> None:
-    assert api.client.app
     routes = {
         (endpoint.path, method.lower())
-        for endpoint in api.client.app[ENDPOINTS].values()
+        for endpoint in api.app[ENDPOINTS].values()
         for method in ("GET", "POST", "PUT", "PATCH", "DELETE")
         if method in endpoint.handlers
     }
     assert routes == {(path, method) for path, method, _ in operations()}
     paths = {
         route.resource.canonical
-        for route in api.client.app.router.routes()
+        for route in api.app.router.routes()
         if route.resource is not None
         and not route.resource.canonical.startswith(("/api/page", "/api/swagger"))
         and route.handler is not TrailingSlashView

@@ -6,7 +6,6 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from registry.http.app_keys import REPOSITORY
 from registry.storage.bulkheads import Bulkheads
 from tests.conftest import Serve
 from tests.support import Api
@@ -29,7 +28,7 @@ async def test_a_service_with_a_primary_is_live_and_ready(api: Api) -> None:
 
 async def test_a_service_is_ready_while_all_bulkheads_are_full(serve: Serve) -> None:
     api = await serve(**dict.fromkeys(Bulkheads.__slots__, 1), queue_seconds=0.001)
-    bulkheads = api.client.server.app[REPOSITORY].bulkheads  # type: ignore[attr-defined]
+    bulkheads = api.repository.bulkheads
     async with AsyncExitStack() as stack:
         for name in bulkheads.__slots__:
             await stack.enter_async_context(getattr(bulkheads, name))

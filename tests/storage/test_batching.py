@@ -239,8 +239,7 @@ def load_page(api: Api, query: Query) -> asyncio.Task[Window]:
     """Load a page from the repository, without HTTP."""
 
     async def load() -> Window:
-        app = api.client.app
-        assert app is not None
+        app = api.app
         assert query.page is not None
         listing = app[REPOSITORY].snapshot().listing(app[GRAPH]["person"], query)
         return await listing.window(query.page)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
 
 import pytest
 
-from registry.http.app_keys import REPOSITORY
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings
@@ -17,7 +15,7 @@ from registry.storage.schema.indexes import Indexes
 from registry.storage.text_blocks import BLOCK_SIZE, Backlog
 from tests.conftest import Serve
 from tests.mongods import HeldIndexBuilds, mongod_with_fail_points
-from tests.support import Api, Database
+from tests.support import Database
 
 GRAPH = Graph(RESOURCES)
 PERSON = GRAPH["person"]
@@ -37,11 +35,6 @@ async def indexed_fields(database: Database) -> set[str]:
     return {index["key"][0][0] for index in information.values()}
 
 
-def repository(api: Api) -> Any:
-    assert api.client.app is not None
-    return api.client.app[REPOSITORY]
-
-
 @pytest.fixture
 def everything_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes long with many records is done in the background with few, too."""
@@ -58,7 +51,7 @@ async def test_a_large_collection_is_completed_while_the_service_is_ready(
     assert (await api.get("/persons?filter[last_name]=Hopper 7")).ids == ["7"]
     assert (await api.get("/persons?filter[full_name]=Grace Hopper 7")).ids == ["7"]
     assert (await api.get("/persons?filter[last_name][contains]=PER 7&page[size]=1")).ids == ["7"]
-    await repository(api).catch_up()
+    await api.repository.catch_up()
     assert await indexed_fields(database) == FIELDS
     assert await database.persons.count_documents({"full_name": None}) == 0
     assert await database.persons.count_documents({"text_block": {"$ne": None}}) == BLOCK_SIZE
@@ -74,7 +67,7 @@ async def test_queries_of_a_type_without_indexes_count_as_heavy(
     monkeypatch.setattr(Indexes, "build", wait)
     await fill(database, 10)
     api = await serve(catch_up=False, heavy_queries=1, queue_length=0)
-    async with repository(api).bulkheads.heavy_queries:
+    async with api.repository.bulkheads.heavy_queries:
         assert (await api.get("/persons?page[size]=2")).status == 200
         assert (await api.get("/persons?page[size]=2&sort=-id")).status == 200
         assert (await api.get("/persons?page[size]=2&sort=last_name")).status == 503
@@ -140,7 +133,7 @@ async def test_a_build_that_fails_is_logged_and_repeated(
     assert "email_1__id_1" in caplog.text
     assert (await api.get("/persons?sort=email")).status == 200
     await database.persons.drop_index("email_1__id_1")
-    await repository(api).catch_up()
+    await api.repository.catch_up()
     assert await indexed_fields(database) == FIELDS
 
 

@@ -16,12 +16,10 @@ from urllib.parse import quote
 import orjson
 import pytest
 
-from registry.http.app_keys import REPOSITORY
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.storage.bulkheads import Bulkhead, Bulkheads
-from registry.storage.repository import Repository
 from tests.conftest import LIMITS, Serve
 from tests.storage.waiting import eventually
 from tests.storage.writing import locked
@@ -56,12 +54,8 @@ LONG_PATHS = ["/computers?filter[id][gt]=1", "/computers?filter[serial]=x&filter
 """Whole collections that may be large, although a condition limits them."""
 
 
-def repository_of(api: Api) -> Repository:
-    return api.client.server.app[REPOSITORY]  # type: ignore[attr-defined, no-any-return]
-
-
 def bulkheads(api: Api) -> Bulkheads:
-    return repository_of(api).bulkheads
+    return api.repository.bulkheads
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from registry.http.app_keys import REPOSITORY
 from registry.jsonapi.filtering import Condition
 from registry.model.attributes import Operator
 from registry.storage.reads import related_reads
@@ -100,19 +99,14 @@ async def indexed(database: Database, serve: Serve) -> Api:
     """The service on persons whose texts are in blocks, but for the last few."""
     await database.persons.insert_many(person(number) for number in range(1, COUNT + 1))
     api = await serve()
-    await repository(api).catch_up()
+    await api.repository.catch_up()
     assert await database.persons.count_documents({"text_block": {"$gt": 0}}) == COUNT
     await database.persons.insert_many(person(number) for number in range(COUNT + 1, COUNT + 20))
     return api
 
 
-def repository(api: Api) -> Any:
-    assert api.client.app is not None
-    return api.client.app[REPOSITORY]
-
-
 def indexing_of(api: Api) -> text_indexing.TextIndexing:
-    indexing: text_indexing.TextIndexing = repository(api)._maintenance._text_indexing["person"]
+    indexing: text_indexing.TextIndexing = api.repository._maintenance._text_indexing["person"]
     return indexing
 
 
@@ -372,7 +366,7 @@ async def test_indexing_leaves_time_to_requests_in_progress(
         await sleep(seconds)
 
     await database.persons.insert_many(person(number) for number in range(9_000, 9_000 + COUNT))
-    async with repository(indexed).bulkheads.streams if not is_idle else nullcontext():
+    async with indexed.repository.bulkheads.streams if not is_idle else nullcontext():
         monkeypatch.setattr(asyncio, "sleep", pause)
         await indexing_of(indexed).index()
     assert slept.count(unusual) == (0 if is_idle else COUNT // BLOCK_SIZE)

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from itertools import zip_longest
 from typing import Any, TypeAlias
 
-from registry.http.app_keys import GRAPH, REPOSITORY
+from registry.http.app_keys import GRAPH
 from registry.jsonapi.changes import (
     NEW,
     NO_CHANGE,
@@ -21,7 +21,6 @@ from registry.jsonapi.changes import (
 )
 from registry.model.record import Record
 from registry.storage.errors import RecordNotFound
-from registry.storage.repository import Repository
 from registry.storage.writes.idempotency import IdempotencyKey
 from registry.storage.writes.write_requests import WriteResult
 from tests.support import Api, Database
@@ -40,10 +39,8 @@ class Registry:
     """The repository of a service, and what it is asked to write."""
 
     def __init__(self, api: Api) -> None:
-        app = api.client.app
-        assert app is not None
-        self.repository: Repository = app[REPOSITORY]
-        self._graph = app[GRAPH]
+        self.repository = api.repository
+        self._graph = api.app[GRAPH]
 
     def create(self, type_name: str, id_: int | None = None, **more: Any) -> Write:
         """Return the write of a new resource. id_: a placeholder, negative."""

@@ -46,9 +46,9 @@ async def compress(request: web.Request, response: web.Response) -> None:
         response.headers[hdrs.CONTENT_ENCODING] = GZIP
 
 
-async def gzipped(body: bytes) -> bytes:
+async def gzipped(body: bytes, level: int = _LEVEL) -> bytes:
     """Return a compressed body: equal bytes for equal bodies, as entity tags promise."""
-    return await _compressed(zlib.compressobj(_LEVEL, wbits=_GZIP_FORMAT), body, zlib.Z_FINISH)
+    return await _compressed(zlib.compressobj(level, wbits=_GZIP_FORMAT), body, zlib.Z_FINISH)
 
 
 class GzipWriter:

@@ -22,6 +22,9 @@ BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;
 
 PAGE = Path(registry.web.__file__).parent / "page"
 
+LATER = {"csv.js", "import.js"}
+"""The modules of the page that are loaded when they are needed."""
+
 OTHERS = ("changes", "openapi", "swagger_ui")
 """The members of `meta` with other URLs that can be read."""
 
@@ -76,7 +79,7 @@ async def test_the_page_needs_no_other_host_and_at_most_60_kb(api: Api) -> None:
     _, _, body = await fetch(api, "GET", "/", Accept=BROWSER)
     names = {file.name for file in PAGE.iterdir()}
     linked = re.findall(r'(?:href|src)="([^"#]+)"', body.decode())
-    assert {f"api/page/{name}" for name in names - {"index.html"}} == {
+    assert {f"api/page/{name}" for name in names - {"index.html", *LATER}} == {
         one for one in linked if not one.startswith("api/swagger/")
     }
     size = 0

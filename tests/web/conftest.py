@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 from uuid import uuid4
 
@@ -71,6 +72,14 @@ class Registry:
 
     def read(self, path: str) -> Any:
         return self.send("GET", path)["data"]
+
+    def may_read(self) -> bool:
+        """Return whether the service accepts the token."""
+        try:
+            self.read("/persons?page[size]=1")
+        except HTTPError:
+            return False
+        return True
 
     def grant(self, *scopes: str) -> str:
         """Create an access token, and return it."""

@@ -76,7 +76,7 @@ function askForToken(app, help) {
       h("p", {}, help),
       h("div", { class: "field" }, h("label", { for: "token" }, texts.token), input, error),
       h("label", { class: "check", for: "keep" }, keep, texts.tokenKeep),
-      h("footer", {}, h("button", { class: "primary" }, texts.tokenEnter)),
+      h("div", { class: "buttons" }, h("button", { class: "primary" }, texts.tokenEnter)),
     )
     let isDone = false
     const dialog = openDialog(texts.tokenTitle, [form], { mayClose: () => isDone })
@@ -110,7 +110,7 @@ export function accessButton(app, access) {
         h("dt", {}, texts.mayWrite),
         h("dd", {}, list(access.write)),
       ),
-      h("footer", {}, button(texts.tokenForget, forget)),
+      h("div", { class: "buttons" }, button(texts.tokenForget, forget)),
     ])
   }
   return button(texts.access(access.name), open, { class: "quiet" })

@@ -4,7 +4,7 @@ import { accessButton, askAgain, requireAccess } from "./access.js"
 import { Api, Failure, isAborted } from "./api.js"
 import { Card } from "./card.js"
 import { describe } from "./description.js"
-import { announce, button, byId, h } from "./dom.js"
+import { announce, button, byId, h, refocus } from "./dom.js"
 import { follow } from "./feed.js"
 import { FindBox } from "./find.js"
 import { askToLeave } from "./form.js"
@@ -28,6 +28,9 @@ export class App {
 
   /** @type {View | null} */
   #view = null
+  /** The form of a dialog that is open. @type {{ isDirty: boolean } | null} */
+  pending = null
+
   #loading = new AbortController()
   #shownHash = location.hash
 
@@ -40,6 +43,11 @@ export class App {
   mayWrite = (/** @type {string} */ type) => {
     const isWritable = this.description.types.get(type)?.writable ?? false
     return isWritable && (!this.access || this.access.write.includes(type))
+  }
+
+  /** Whether something was typed that would be lost. */
+  get #isDirty() {
+    return this.#view?.isDirty || this.pending?.isDirty
   }
 
   /** The types that may be read. */
@@ -69,8 +77,10 @@ export class App {
     const links = this.types.map((one) => h("a", { href: `#${one.path}` }, one.plural))
     byId("types").append(...links)
     document.addEventListener("keydown", (event) => this.#key(event, box))
+    document.addEventListener("dragover", (event) => event.preventDefault())
+    document.addEventListener("drop", (event) => this.#drop(event))
     window.addEventListener("hashchange", () => this.#follow())
-    window.addEventListener("beforeunload", (event) => this.#view?.isDirty && event.preventDefault())
+    window.addEventListener("beforeunload", (event) => this.#isDirty && event.preventDefault())
     box.input.focus()
     await this.show()
     if (this.description.hasFeed) follow(this.api, (changes) => this.#view?.update(changes))
@@ -87,6 +97,28 @@ export class App {
     event.preventDefault()
     box.input.focus()
     box.input.select()
+  }
+
+  /**
+   * Import a file that is dropped anywhere.
+   * @param {DragEvent} event
+   */
+  #drop(event) {
+    event.preventDefault()
+    const file = event.dataTransfer?.files[0]
+    const path = location.hash.slice(1).split(/[?/]/)[1]
+    const type = this.types.find((one) => one.path === `/${path}`) ?? this.types[0]
+    if (file && !document.querySelector("dialog[open]")) this.import(type, file)
+  }
+
+  /**
+   * Open the dialog that imports a file; few visitors need its module.
+   * @param {Type} type
+   * @param {File} [file]
+   */
+  async import(type, file) {
+    const { openImport } = await import("./import.js")
+    openImport(this, type, file)
   }
 
   /**
@@ -111,13 +143,14 @@ export class App {
   /** Show the view of the address, unless what was typed in this one would be lost. */
   async #follow() {
     if (location.hash === this.#shownHash) return
-    if (this.#view?.isDirty) {
+    if (this.#isDirty) {
       const wanted = location.hash
       history.replaceState(null, "", this.#shownHash)
       if (!(await askToLeave())) return
       history.pushState(null, "", wanted)
     }
     this.#shownHash = location.hash
+    for (const dialog of document.querySelectorAll("dialog")) dialog.close()
     await this.show({ isNew: true })
   }
 
@@ -147,7 +180,9 @@ export class App {
     }
     if (signal.aborted) return
     main.removeAttribute("aria-busy")
+    const focused = document.activeElement
     main.replaceChildren(content)
+    if (focused && !focused.isConnected) refocus(focused)
     document.title = `${this.#view?.title ?? texts.notFound} – ${this.description.title}`
     this.#markType()
     if (isNew) {

@@ -288,7 +288,7 @@ export class Card {
     const keydown = (/** @type {KeyboardEvent} */ event) => {
       if (event.key === "Escape") stop()
     }
-    const footer = h("footer", {}, button(texts.cancel, stop), save)
+    const footer = h("div", { class: "buttons" }, button(texts.cancel, stop), save)
     const form = h("form", { submit, keydown, novalidate: true, class: "facts" }, inputs.element, footer)
     this.facts?.replaceWith(form)
     inputs.focus()
@@ -359,7 +359,7 @@ export class Card {
       h("p", {}, texts.conflictHelp),
       h("table", { class: "compare" }, h("thead", {}, h("tr", {}, ...heads)), h("tbody", {}, ...rows)),
       author,
-      h("footer", {}, button(texts.cancel, () => dialog.close()), h("button", { class: "primary" }, texts.keepChosen)),
+      h("div", { class: "buttons" }, button(texts.cancel, () => dialog.close()), h("button", { class: "primary" }, texts.keepChosen)),
     )
     const dialog = openDialog(texts.conflictTitle, [form])
   }

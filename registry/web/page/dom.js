@@ -81,14 +81,14 @@ export function announce(text, { isError = false, link } = {}) {
  * Open a modal dialog; it is removed when it closes.
  * @param {string} title
  * @param {Child[]} content
- * @param {{ mayClose?: () => Promise<boolean> | boolean, wide?: boolean }} [options]
+ * @param {{ mayClose?: () => Promise<boolean> | boolean, isWide?: boolean }} [options]
  */
-export function openDialog(title, content, { mayClose = () => true, wide = false } = {}) {
+export function openDialog(title, content, { mayClose = () => true, isWide = false } = {}) {
   const id = newId()
   const tryToClose = async () => (await mayClose()) && dialog.close()
   const close = button("×", tryToClose, { "aria-label": texts.close, class: "quiet" })
   const heading = h("header", {}, h("h2", { id }, title), close)
-  const dialog = h("dialog", { "aria-labelledby": id, class: wide ? "wide" : "" }, heading)
+  const dialog = h("dialog", { "aria-labelledby": id, class: isWide ? "wide" : null }, heading)
   dialog.append(...present(content))
   const opener = document.activeElement
   dialog.addEventListener("cancel", (event) => {
@@ -97,11 +97,22 @@ export function openDialog(title, content, { mayClose = () => true, wide = false
   })
   dialog.addEventListener("close", () => {
     dialog.remove()
-    if (opener instanceof HTMLElement) opener.focus()
+    if (opener) refocus(opener)
   })
   document.body.append(dialog)
   dialog.showModal()
   return dialog
+}
+
+/**
+ * Focus an element again, or what has taken its place: that with the same text.
+ * @param {Element} element
+ */
+export function refocus(element) {
+  const text = element.textContent
+  const others = [...document.querySelectorAll("main button, main a")]
+  const found = element.isConnected ? element : text && others.find((one) => one.textContent === text)
+  if (found instanceof HTMLElement) found.focus()
 }
 
 /**
@@ -121,7 +132,7 @@ export function ask(title, content, yes, { isDanger = false, no = texts.cancel }
     }
     const refuse = button(no, () => dialog.close(), { autofocus: true })
     const kind = isDanger ? "danger" : "primary"
-    const buttons = h("footer", {}, refuse, button(yes, agree, { class: kind }))
+    const buttons = h("div", { class: "buttons" }, refuse, button(yes, agree, { class: kind }))
     const dialog = openDialog(title, [...content, buttons])
     dialog.addEventListener("close", () => resolve(answer))
   })

@@ -207,6 +207,7 @@ export function openCreation(app, type, { onCreated, text = "" } = {}) {
   let inputs = new Inputs(app, type, null)
   const begin = () => {
     inputs = new Inputs(app, type, null)
+    app.pending = inputs
     holder.replaceChildren(inputs.element)
     inputs.focus()
   }
@@ -237,11 +238,11 @@ export function openCreation(app, type, { onCreated, text = "" } = {}) {
     }).catch((error) => inputs.show(error))
   }
   const another = h("label", { class: "check", for: again.id }, again, texts.another)
-  const footer = h("footer", {}, onCreated ? null : another, create)
+  const footer = h("div", { class: "buttons" }, onCreated ? null : another, create)
   const form = h("form", { submit, novalidate: true }, holder, footer)
   const mayClose = () => !inputs.isDirty || askToLeave()
   const dialog = openDialog(texts.add(type.label), [form], { mayClose })
+  dialog.addEventListener("close", () => (app.pending = null))
   begin()
   if (text) inputs.enter(text)
-  return dialog
 }

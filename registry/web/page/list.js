@@ -2,7 +2,6 @@
 
 import { button, h } from "./dom.js"
 import { openCreation } from "./form.js"
-import { openImport } from "./import.js"
 import { download, Table } from "./table.js"
 import { texts } from "./texts.js"
 
@@ -38,7 +37,7 @@ export class List {
     const add = button(texts.add(type.label), () => openCreation(app, type), { class: "primary" })
     const filter = button(texts.filter, () => table.chooseFilter())
     const take = button(texts.download, () => download(app, table, take))
-    const bring = button(texts.import, () => openImport(app, type))
+    const bring = button(texts.import, () => app.import(type))
     const up = table.path.split("/").slice(0, 3).join("/")
     const crumb = parent ? h("p", { class: "crumb" }, h("a", { href: `#${up}` }, parent.label)) : null
     const heading = h("h1", { tabindex: "-1" }, type.plural, " ", count)

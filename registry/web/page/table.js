@@ -66,7 +66,8 @@ export class Table {
     const head = h("tr", { role: "row" }, ...this.columns.map((one) => this.#heading(one)))
     if (this.options.actions) head.append(h("td", { role: "cell" }))
     const header = h("thead", { role: "rowgroup" }, head)
-    const table = h("table", { role: "table", "aria-label": this.type.plural }, header, this.body)
+    const attributes = { role: "table", "aria-label": this.type.plural }
+    const table = h("table", { ...attributes, class: this.options.size ? "plain" : null }, header, this.body)
     this.region.replaceChildren(isEmpty ? "" : table)
     return !isEmpty
   }
@@ -171,7 +172,7 @@ export class Table {
     const filter = this.type.filters.find((one) => one.name === (column.link ? column.sort : column.name))
     if (!filter) return null
     const label = texts.filterBy(column.label)
-    return button("⏷", () => this.chooseFilter(filter.name), { "aria-label": label, title: label, class: "quiet" })
+    return button("", () => this.chooseFilter(filter.name), { "aria-label": label, title: label, class: "funnel" })
   }
 
   /**
@@ -201,7 +202,7 @@ export class Table {
     if (!before && !after) return null
     return h(
       "nav",
-      { class: "pages", "aria-label": texts.next },
+      { class: "pages", "aria-label": texts.pages },
       link(texts.previous, "page[before]", before),
       link(texts.next, "page[after]", after),
     )
@@ -243,11 +244,11 @@ export class Table {
     const showValue = () => {
       const isText = ["in", "contains", "prefix"].includes(operator.value)
       const kind = isText ? "text" : filter().value.kind
-      control = controlFor({ ...filter().value, kind, nullable: false, required: true }, null)
+      control = controlFor({ ...filter().value, kind, nullable: kind === "boolean", required: true }, null)
       control.id = "filter-value"
       const hint = operator.value === "in" ? h("small", {}, texts.valuesHint) : ""
       place.replaceChildren(h("label", { for: control.id }, texts.value), control, hint)
-      place.hidden = operator.value.startsWith("is")
+      place.hidden = control.disabled = operator.value.startsWith("is")
     }
     const showOperators = () => {
       const labels = operatorLabels(filter())
@@ -272,7 +273,7 @@ export class Table {
       h("div", { class: "field" }, h("label", { for: field.id }, texts.column), field),
       h("div", { class: "field" }, h("label", { for: operator.id }, texts.condition), operator),
       place,
-      h("footer", {}, h("button", { class: "primary" }, texts.apply)),
+      h("div", { class: "buttons" }, h("button", { class: "primary" }, texts.apply)),
     )
     const dialog = openDialog(texts.filter, [form])
     control.focus()
@@ -295,8 +296,7 @@ export class Table {
   #condition(filter, operator, control) {
     const name = `filter[${filter.name}]`
     if (operator.startsWith("is")) return { name: `${name}[null]`, value: String(operator === "isNull") }
-    const isCheckBox = control instanceof HTMLInputElement && control.type === "checkbox"
-    const text = isCheckBox ? String(control.checked) : control.value
+    const text = control.value
     const value = operator === "in" ? text.split(/\s*,\s*/).join(",") : String(parsed(filter.value, text))
     return { name: `${name}[${operator}]`, value }
   }

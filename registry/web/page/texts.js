@@ -49,6 +49,7 @@ export const texts = {
   apply: "Apply",
   remove: (/** @type {string} */ what) => `Remove: ${what}`,
   clearFilters: "Remove all filters",
+  pages: "Pages",
   previous: "Previous page",
   next: "Next page",
   empty: (/** @type {string} */ plural) => `No ${plural.toLowerCase()} yet`,
@@ -128,7 +129,6 @@ export const texts = {
   import: "Import CSV",
   importInto: "Import into",
   importFile: "CSV file",
-  importDrop: "Drop a file here, or choose one.",
   importColumn: "Column of the file",
   importField: "Becomes",
   importIgnore: "Leave out",
@@ -136,7 +136,10 @@ export const texts = {
   importNoKey: "Nothing: create all",
   importCheck: "Check",
   importEmpty: "This file has no rows.",
-  importUnclosed: "A quoted cell is never closed.",
+  importUnclosed: (/** @type {number} */ line) => `A quoted cell that begins in line ${line} is never closed.`,
+  importNotUtf8: "This is not CSV in UTF-8. Save it as “CSV UTF-8” in your spreadsheet program.",
+  importSample: "First row",
+  importBoolean: "This must be true or false.",
   importChecking: (/** @type {number} */ done, /** @type {number} */ all) =>
     `Checked ${numbers.format(done)} of ${counted(all, "row")}`,
   importApplying: (/** @type {number} */ done, /** @type {number} */ all) =>
@@ -154,6 +157,7 @@ export const texts = {
   importTwice: "An earlier row has the same value.",
   importColumns: (/** @type {number} */ expected, /** @type {number} */ found) =>
     `This row has ${counted(found, "cell")}, not ${numbers.format(expected)}.`,
+  progress: "Progress",
   line: "Line",
   error: "Error",
 

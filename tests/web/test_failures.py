@@ -1,0 +1,206 @@
+"""The page with access tokens, and when requests fail: it says what happened, and loses nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from playwright.sync_api import Page, Route, expect
+
+from tests.support import MEDIA_TYPE
+from tests.system.service import COMMAND, environment, eventually
+from tests.web.conftest import Registry, Visit
+from tests.web.test_page import ADA, button, field, heading, note, rows
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def secured(begin: Callable[..., Registry]) -> Registry:
+    """A service that requires tokens."""
+    registry = begin("--auth", "on")
+    registry.token = registry.grant("write")
+    return registry
+
+
+@pytest.fixture
+def enter(secured: Registry, visit: Visit) -> Callable[..., Page]:
+    """A function that opens the page with a new token with these scopes."""
+
+    def enter(*scopes: str, token: str = "", address: str = "", keeps: bool = False) -> Page:
+        page = visit(address, url=secured.url)
+        field(page, "Access token").fill(token or secured.grant(*scopes))
+        if keeps:
+            page.get_by_label("Keep it until I close this tab").check()
+        button(page, "Continue").click()
+        expect(heading(page)).to_be_visible()
+        return page
+
+    return enter
+
+
+def test_a_token_is_asked_for_and_forgotten(enter: Callable[..., Page]) -> None:
+    page = enter("read")
+    assert page.evaluate("[localStorage.length, sessionStorage.length]") == [0, 0]
+    assert page.context.cookies() == []
+    page.reload()
+    token = field(page, "Access token")
+    expect(token).to_be_focused()
+    for wrong in ("reg_wrong", "täken", ""):
+        token.fill(wrong)
+        button(page, "Continue").click()
+        expect(token).to_have_accessible_description(re.compile("does not know this token"))
+    page.keyboard.press("Escape")
+    expect(token).to_be_visible()
+
+    page = enter("read", keeps=True)
+    page.reload()
+    expect(heading(page)).to_contain_text("Persons")
+    page.get_by_role("button", name="Access: ").click()
+    expect(page.get_by_role("dialog")).to_contain_text("nothing")
+    button(page, "Forget the token").click()
+    expect(field(page, "Access token")).to_be_visible()
+    assert page.evaluate("sessionStorage.length") == 0
+
+
+def test_nothing_is_offered_that_the_token_does_not_allow(
+    secured: Registry, enter: Callable[..., Page]
+) -> None:
+    owner = secured.add("person", **ADA)
+    computer = secured.add("computer", serial="SCOPE", owner=owner)
+    page = enter("read", address=f"#/computers/{computer}")
+    expect(page.get_by_role("link", name="Ada Lovelace").first).to_be_visible()
+    expect(page.get_by_role("article").get_by_role("button")).to_have_count(0)
+    page.goto(f"{secured.url}/#/computers")
+    expect(button(page, "Filter")).to_be_visible()
+    expect(page.get_by_role("button", name=re.compile("New|Import"))).to_have_count(0)
+
+    page = enter("computers:write", address=f"#/computers/{computer}")
+    expect(button(page, "Edit")).to_be_visible()
+    expect(page.get_by_role("button", name=re.compile("Assign|Change|Take"))).to_have_count(0)
+    expect(page.get_by_role("navigation").get_by_role("link")).to_have_text(["Computers"])
+    expect(page.get_by_text("Ada")).to_have_count(0)
+    page.goto(f"{secured.url}/#/persons")
+    expect(heading(page)).to_have_text("There is nothing here")
+
+    page = enter("computers:write", "persons:read", address=f"#/computers/{computer}")
+    expect(page.get_by_role("link", name="Ada Lovelace").first).to_be_visible()
+    expect(page.get_by_role("button", name=re.compile("Assign|Change|Take"))).to_have_count(0)
+
+
+def test_a_revoked_token_loses_nothing_that_was_typed(
+    secured: Registry, enter: Callable[..., Page]
+) -> None:
+    id_ = secured.add("person", **ADA)
+    token = secured.grant("write")
+    page = enter(token=token, address=f"#/persons/{id_}")
+    name = page.get_by_role("button", name="Access: ").inner_text().removeprefix("Access: ")
+    button(page, "Edit").click()
+    field(page, "Last name").fill("King")
+    subprocess.run(  # noqa: S603 - the command of the service
+        [*COMMAND, "token", "revoke", name], env=environment(**secured.environment), check=True
+    )
+    assert eventually(lambda: not replace(secured, token=token).may_read())
+    button(page, "Save").click()
+    field(page, "Access token").fill(secured.grant("write"))
+    button(page, "Continue").click()
+    note(page, "Saved.")
+    expect(heading(page)).to_have_text("Ada King")
+
+
+ERROR = {"id": "1", "code": "x", "title": "X", "detail": "It is so."}
+
+
+def respond(page: Page, method: str, path: str, status: int, **headers: str) -> None:
+    """Answer a request with an error, as the service would; 0 loses the connection."""
+
+    def answer(route: Route) -> None:
+        if route.request.method != method:
+            route.fallback()
+        elif status == 0:
+            route.abort("connectionfailed")
+        else:
+            body = json.dumps({"errors": [{**ERROR, "status": str(status)}]})
+            route.fulfill(status=status, body=body, content_type=MEDIA_TYPE, headers=headers)
+
+    page.route(re.compile(path), answer, times=1)
+
+
+@pytest.mark.parametrize(
+    ("status", "sentence"),
+    [
+        (0, "cannot be reached"),
+        (403, "does not allow this"),
+        (409, "It is so."),
+        (422, "Please correct this: It is so."),
+        (500, "The registry has failed"),
+        (503, "Try again in 7 seconds"),
+    ],
+)
+def test_a_change_that_fails_can_be_sent_again(
+    status: int, sentence: str, registry: Registry, visit: Visit
+) -> None:
+    id_ = registry.add("person", **ADA)
+    page = visit(f"#/persons/{id_}")
+    button(page, "Edit").click()
+    field(page, "Last name").fill(f"Byron-{status}")
+    respond(page, "PATCH", "/persons/", status, **{"Retry-After": "7"})
+    button(page, "Save").click()
+    expect(page.locator("form").get_by_role("alert")).to_contain_text(sentence)
+    expect(field(page, "Last name")).to_have_value(f"Byron-{status}")
+    button(page, "Save").click()
+    expect(heading(page)).to_have_text(f"Ada Byron-{status}")
+
+
+def test_an_addition_whose_response_is_lost_is_executed_once(
+    registry: Registry, visit: Visit
+) -> None:
+    page = visit("#/persons")
+    button(page, "New person").click()
+    field(page, "First name").fill("Once")
+    field(page, "Last name").fill("Only")
+
+    def lose(route: Route) -> None:
+        route.fetch()
+        route.abort("connectionreset")
+
+    page.route(re.compile("/persons\\?"), lose, times=1)
+    button(page, "Create").click()
+    expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("cannot be reached")
+    button(page, "Create").click()
+    note(page, "Created Once Only.")
+    assert len(registry.read("/persons?filter[first_name]=Once")) == 1
+
+
+def test_a_busy_registry_is_asked_again_and_a_lost_one_on_demand(
+    registry: Registry, visit: Visit
+) -> None:
+    registry.add("person", **ADA)
+    page = visit("#/computers")
+    expect(heading(page)).to_contain_text("Computers")
+    respond(page, "GET", r"/persons\?", 503, **{"Retry-After": "1"})
+    page.get_by_role("link", name="Persons").click()
+    note(page, "Trying again in 1 second")
+    expect(rows(page, "Persons").first).to_be_visible()
+    respond(page, "GET", r"/computers\?", 0)
+    page.get_by_role("link", name="Computers").click()
+    expect(page.get_by_role("main")).to_contain_text("cannot be reached")
+    button(page, "Try again").click()
+    expect(heading(page)).to_contain_text("Computers")
+
+
+def test_a_deleted_resource_and_a_stale_card_are_explained(
+    registry: Registry, visit: Visit
+) -> None:
+    id_ = registry.add("computer", serial="STALE")
+    page = visit(f"#/computers/{id_}")
+    button(page, "Edit").click()
+    field(page, "Model").fill("typed")
+    registry.send("DELETE", f"/computers/{id_}")
+    button(page, "Save").click()
+    expect(page.locator("form").get_by_role("alert")).to_contain_text("deleted this meanwhile")
+    expect(field(page, "Model")).to_have_value("typed")

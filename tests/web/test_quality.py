@@ -1,0 +1,182 @@
+"""The page for everybody: its types, accessibility, sizes of windows and text, and its requests."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import FilePayload, Page, Response, expect
+
+import registry.web
+from tests.npm import NODE, installed
+from tests.web.conftest import Registry, Visit
+from tests.web.test_page import button, field, heading, rows
+
+pytestmark = pytest.mark.slow
+
+CHECKS = Path(__file__).parent / "page-checks"
+
+
+@pytest.fixture(scope="module")
+def checks() -> Path:
+    """The directory with the compiler, and with axe."""
+    return installed(CHECKS)
+
+
+@pytest.fixture(scope="module")
+def card(registry: Registry) -> str:
+    """The address of a card with everything that one can have."""
+    person = registry.add("person", first_name="Radia", last_name="Perlman", email="r@example.com")
+    attributes = {"model": "T14", "bought": "2026-02-28", "price": "9.90", "leased": True}
+    for number in range(12):
+        registry.add("computer", serial=f"CARD-{number}", owner=person, **attributes)
+    registry.add("phone", number="+49 30 1", owner=person)
+    return f"#/persons/{person}"
+
+
+def test_the_types_of_the_scripts_are_right(checks: Path, tmp_path: Path) -> None:
+    shutil.copytree(Path(registry.web.__file__).parent / "page", tmp_path / "page")
+    shutil.copy(CHECKS / "tsconfig.json", tmp_path)
+    compiler = checks / "node_modules" / "typescript" / "bin" / "tsc"
+    done = subprocess.run(  # noqa: S603 - the compiler
+        [NODE, compiler, "-p", tmp_path], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == ""
+
+
+def table(page: Page) -> None:
+    page.goto(re.sub("#.*", "#/computers?filter[serial][prefix]=CARD&sort=-serial", page.url))
+    expect(rows(page, "Computers")).to_have_count(12)
+
+
+def empty(page: Page) -> None:
+    page.goto(re.sub("#.*", "#/computers?filter[serial][eq]=none", page.url))
+    expect(page.get_by_text("Nothing matches")).to_be_visible()
+
+
+def missing(page: Page) -> None:
+    page.goto(re.sub("#.*", "#/nothing", page.url))
+    expect(page.get_by_role("alert").first).to_contain_text("nothing here")
+
+
+def edited(page: Page) -> None:
+    button(page, "Edit").click()
+    field(page, "First name").fill("")
+    button(page, "Save").click()
+    expect(field(page, "First name")).to_have_accessible_description("Please fill this in.")
+
+
+def found(page: Page) -> None:
+    page.get_by_role("combobox", name="Find").fill("card")
+    expect(page.get_by_role("option")).to_have_count(6)
+    page.keyboard.press("ArrowDown")
+
+
+def assigned(page: Page) -> None:
+    button(page, "Assign: Computers").click()
+    page.keyboard.type("card")
+    expect(page.get_by_role("option")).to_have_count(7)
+
+
+def new(page: Page) -> None:
+    table(page)
+    button(page, "New computer").click()
+
+
+def filtered(page: Page) -> None:
+    table(page)
+    button(page, "Filter").click()
+
+
+def imported(page: Page) -> None:
+    table(page)
+    button(page, "Import CSV").click()
+    content = b"serial,price\nCARD-1,x\nA,1\n"
+    file: FilePayload = {"name": "a.csv", "mimeType": "text/csv", "buffer": content}
+    page.get_by_label("CSV file").set_input_files(file)
+    button(page, "Check").click()
+    expect(page.get_by_text("1 row can be imported.")).to_be_visible()
+
+
+def deleted(page: Page) -> None:
+    button(page, "Delete").click()
+    expect(page.get_by_role("dialog")).to_contain_text("12 computers remain")
+
+
+def plain(_: Page) -> None:
+    """The card itself."""
+
+
+VIEWS = [table, empty, missing, plain, edited, found, assigned, new, filtered, imported, deleted]
+
+
+def show(view: Callable[[Page], None], page: Page) -> Page:
+    """Open a view from the card."""
+    expect(heading(page)).to_have_text("Radia Perlman")
+    view(page)
+    return page
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_axe_finds_nothing(
+    view: Callable[[Page], None], checks: Path, card: str, visit: Visit
+) -> None:
+    axe = (checks / "node_modules" / "axe-core" / "axe.min.js").read_text()
+    page = show(view, visit(card, reduced_motion="reduce"))
+    page.evaluate(axe)
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        result = page.evaluate("axe.run({resultTypes: ['violations']})")
+        problems = [
+            (one["id"], node["html"][:200], node["failureSummary"])
+            for one in result["violations"]
+            for node in one["nodes"]
+        ]
+        assert problems == [], scheme
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_no_view_is_wider_than_the_window(
+    view: Callable[[Page], None], card: str, visit: Visit
+) -> None:
+    page = show(view, visit(card))
+    for width, size in ((360, 100), (360, 200), (800, 200), (1280, 100), (2560, 100)):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.evaluate(f"document.documentElement.style.fontSize = '{size}%'")
+        wide = page.evaluate(
+            """() => [...document.querySelectorAll("dialog, body, main, main button")]
+                .filter((one) => !one.closest(".table, .scrolls"))
+                .filter((one) => one.getBoundingClientRect().right > innerWidth + 1)
+                .map((one) => one.outerHTML.slice(0, 100))"""
+        )
+        assert wide == [], (width, size)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (width, size)
+
+
+def test_the_first_table_takes_few_small_requests(
+    card: str, registry: Registry, visit: Visit
+) -> None:
+    """At any size of the collection: each reads at most a page."""
+    responses: list[Response] = []
+    page = visit(card)
+    page.goto(f"{registry.url}/#/computers")
+    expect(rows(page, "Computers").first).to_be_visible()
+    page.on("response", lambda one: responses.append(one))  # noqa: PLW0108 - gets an attribute
+    page.reload()
+    expect(page.get_by_text(re.compile(r"^[0-9,]+ computers$"))).to_be_visible()
+    read = [one.url.removeprefix(registry.url) for one in responses]
+    (listed, counted) = [one for one in read if one.startswith("/computers")]
+    assert "page%5Bsize%5D=50" in listed
+    assert "page%5Bsize%5D=1&" in f"{counted}&"
+    assert {one.split("?")[0] for one in read if not one.startswith("/api/page/")} <= {
+        "/",
+        "/api/swagger/openapi.json",
+        "/computers",
+        "/changes",
+    }
+    # What was shown before is only confirmed.
+    assert {one.status for one in responses if "/api/" in one.url} <= {200, 304}

@@ -152,14 +152,18 @@ class CsvTable:
         if column.field == "id":
             return [str(record["_id"]) for record in records]
         attribute = self._graph[column.type].readable[column.field]
+        values: list[Any]
         if isinstance(attribute, ComputedText):
-            values = [attribute.compute(record) for record in records]
+            values = attribute.compute_all(records)
         else:
-            values = [attribute.to_json(record.get(column.field)) for record in records]
+            values = [record.get(column.field) for record in records]
+            values = values if attribute.is_json else list(map(attribute.to_json, values))
         if isinstance(attribute, Text):
             is_plain = _PLAIN.fullmatch
             return [
-                "" if text is None else text if is_plain(text) else _quoted(escaped(text))
+                (text or "")
+                if not text or text.isalnum() or is_plain(text)
+                else _quoted(escaped(text))
                 for text in values
             ]
         # A negative number is not a formula.

@@ -32,7 +32,7 @@ ATTRIBUTES = st.fixed_dictionaries(
         "bought": st.none() | st.dates().map(str),
         "seen": st.sampled_from([None, "2026-02-28T12:30:00.000Z"]),
         "color": st.sampled_from(["red", "blue"]),
-        "note": st.none() | TEXTS,
+        "note": st.none() | TEXTS | st.just("=\u202e'" * 85),
     }
 )
 """The attributes of devices; some are namesakes."""
@@ -89,10 +89,16 @@ async def test_what_is_exported_can_be_imported_without_a_loss(
     before = await content(api)
     types = ("person", "computer", "device")
     files = {"all.ndjson": ()} | {f"{one}.csv": ("--type", one) for one in types}
+    files["holders.csv"] = files["device.csv"]
     for name, options in files.items():
         (tmp_path / name).unlink(missing_ok=True)
-        done = await run("export", "--url", api.origin, *options, tmp_path / name)
-        assert done.status == 0, done.errors
+        if name == "holders.csv":
+            path = "/devices?include=holder"
+            async with api.client.get(path, headers={"Accept": "text/csv"}) as response:
+                (tmp_path / name).write_bytes(await response.read())
+        else:
+            done = await run("export", "--url", api.origin, *options, tmp_path / name)
+            assert done.status == 0, done.errors
         done = await run("import", "--url", api.origin, *options, "--replace", tmp_path / name)
         assert (done.status, done.output.split(" ")[:2]) == (0, ["left", "unchanged"]), done
     assert await content(api) == before

@@ -92,7 +92,7 @@ class CsvTable:
     """
 
     def __init__(self, query: Query, resource: ResourceType, graph: Graph) -> None:
-        self._resource = resource
+        self.resource = resource
         self._graph = graph
         names = _column_names(query, resource, graph)
         columns = [one for name in names if (one := find_column(name, resource, graph))]
@@ -128,7 +128,7 @@ class CsvTable:
         """Return the cells of each record in columns of the same relationship."""
         if relationship is None:
             return self._joined(columns, records)
-        resource, link = self._resource, self._resource.to_one[relationship]
+        resource, link = self.resource, self.resource.to_one[relationship]
         keys: list[Any] = [record.get(link.foreign_key) for record in records]
         if not resource.read_only:  # the keys of others may lead nowhere
             linkage = compound.linkage[resource.type][relationship]

@@ -1,7 +1,7 @@
 """The view of all resources of a type, and responses with lists: a page, or a stream of all."""
 
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Sequence
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 from functools import partial
 
@@ -26,6 +26,7 @@ from registry.jsonapi.pagination import page_links, page_meta
 from registry.jsonapi.query import Query, QueryScope
 from registry.jsonapi.request_documents import load
 from registry.jsonapi.resource_objects import array, resource_objects
+from registry.model.graph import Graph
 from registry.model.record import Record
 from registry.model.resource_type import ResourceType
 from registry.offloading import offload, pause
@@ -115,11 +116,7 @@ async def respond_with_listing(
     listing: of the snapshot, of resources of a type. table: None for JSON:API. A stream has no
     entity tag: of the preconditions, only `*` matches it (RFC 9110, 13.1).
     """
-    request = view.request
-    content: dict[str, str] = {hdrs.CONTENT_TYPE: MEDIA_TYPE}
-    if table:
-        content[hdrs.CONTENT_TYPE] = f"{CSV_TYPE}; charset=utf-8; header=present"
-        content[hdrs.CONTENT_DISPOSITION] = f'attachment; filename="{resource.collection}.csv"'
+    request, content = view.request, _content_headers(table)
     if query.page is not None:
         window, url = await listing.window(query.page), view.url
         compound = await resolve(resource, window.records, query, snapshot, view.graph)
@@ -141,10 +138,12 @@ async def respond_with_listing(
     writer: web.StreamResponse | GzipWriter = response
     if (cors := view.app[CORS]).is_on:
         cors.add_headers(request, response.headers)
-    async with (
-        listing.chunks(view.client) as chunks,
-        aclosing(_encoded(view, resource, chunks, query, snapshot, table)) as pieces,
-    ):
+    async with listing.chunks(view.client) as chunks, AsyncExitStack() as stack:
+        if table:
+            encoded = _table_pieces(table, chunks, snapshot, view.graph)
+        else:
+            encoded = _document_pieces(view, resource, chunks, query, snapshot)
+        pieces = await stack.enter_async_context(aclosing(encoded))
         # Until the beginning is ready, an error still becomes an error document.
         beginning = await _first_bytes(pieces, MIN_BYTES)
         view.deadlines.stop()
@@ -161,29 +160,38 @@ async def respond_with_listing(
     return response
 
 
-async def _encoded(
+def _content_headers(table: CsvTable | None) -> dict[str, str]:
+    if table is None:
+        return {hdrs.CONTENT_TYPE: MEDIA_TYPE}
+    return {
+        hdrs.CONTENT_TYPE: f"{CSV_TYPE}; charset=utf-8; header=present",
+        hdrs.CONTENT_DISPOSITION: f'attachment; filename="{table.resource.collection}.csv"',
+    }
+
+
+async def _document_pieces(
     view: ResourceView,
     resource: ResourceType,
     chunks: AsyncIterable[Sequence[Record]],
     query: Query,
     snapshot: Snapshot,
-    table: CsvTable | None,
 ) -> AsyncGenerator[bytes]:
     """Yield the document of a whole collection in pieces."""
-    if table is None:
-        stream = CompoundStream(resource, query, snapshot, view.graph)
-        async with (
-            aclosing(stream.primary(chunks)) as primary,
-            aclosing(stream.included()) as all_included,
-        ):
-            included = None if query.include is None else all_included
-            async with aclosing(encode_collection(primary, included, query, view.url)) as pieces:
-                async for piece in pieces:
-                    yield piece
-        return
+    stream = CompoundStream(resource, query, snapshot, view.graph)
+    async with aclosing(stream.primary(chunks)) as primary, aclosing(stream.included()) as rest:
+        included = None if query.include is None else rest
+        async with aclosing(encode_collection(primary, included, query, view.url)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+
+async def _table_pieces(
+    table: CsvTable, chunks: AsyncIterable[Sequence[Record]], snapshot: Snapshot, graph: Graph
+) -> AsyncGenerator[bytes]:
+    """Yield the CSV document of a whole collection in pieces."""
     prefix = table.header
     async for records in chunks:
-        compound = await resolve(resource, records, query, snapshot, view.graph)
+        compound = await resolve(table.resource, records, table.query, snapshot, graph)
         encode = partial(table.encode, records, compound)
         await pause()
         size = len(records) + compound.size

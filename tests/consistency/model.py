@@ -82,6 +82,13 @@ class Model:
 
     # Writes
 
+    def holder(self, attributes: Mapping[str, Any]) -> Identity | None:
+        """Return the person who has the e-mail address, which is unique."""
+        email = str(attributes.get("email")).lower()
+        persons = [one for one in self.resources.items() if one[0][0] == "person"]
+        holders = (one for one, values in persons if str(values["email"]).lower() == email)
+        return next(holders, None) if attributes.get("email") else None
+
     def create(self, identity: Identity, attributes: Mapping[str, Any]) -> None:
         """Add a resource without links, under an id that no resource had before."""
         type_name, id_ = identity

@@ -18,7 +18,7 @@ _frequent_texts = st.sampled_from(TEXTS)
 
 texts = _frequent_texts | st.text("aAbBzé ,.*(%_$&=?#", min_size=1, max_size=4)
 
-EMAILS = [None, "a@example.com", "A@example.com", "b@example.org"]
+EMAILS = [None, "a@example.com", "A@example.com", "b@example.org", "é@b.org", "É@b.org", "c@c.org"]
 
 emails = st.sampled_from(EMAILS)
 

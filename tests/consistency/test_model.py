@@ -21,6 +21,15 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from registry.protocol import (
+    EXTENSION,
+    MERGE,
+    OPERATIONS,
+    PREFERENCE_APPLIED,
+    RESULTS,
+    ROLL_BACK,
+    media_type,
+)
 from tests.consistency import strategies
 from tests.consistency.model import (
     ATTRIBUTES,
@@ -90,7 +99,7 @@ class Client:
         response = self._connection.getresponse()
         received = response.read()
         document = json.loads(received) if received else None
-        if received:
+        if document is not None and RESULTS not in document:
             check_document(document)
         return Response(response.status, response.headers, document)
 
@@ -129,20 +138,79 @@ class Comparison(RuleBasedStateMachine):
 
     @rule(data=st.data(), type_name=strategies.types)
     def create(self, data: st.DataObject, type_name: str) -> None:
-        attributes = data.draw(strategies.attributes(type_name, creating=True))
+        prefer = data.draw(st.lists(st.sampled_from([MERGE, ROLL_BACK]), unique=True))
+        merges = MERGE in prefer
+        attributes = data.draw(strategies.attributes(type_name, creating=not merges))
         linkage = data.draw(st.none() | self._targets(type_name))
         query = data.draw(strategies.resource_queries(type_name))
-        body = body_of((type_name, 7), attributes, linkage)
-        response = self.client.request("POST", query.url(f"/{type_name}s"), body)
-        assert response.status == 201, response.document
-        identity = type_name, int(response.document["data"]["id"])
-        self.model.create(identity, attributes)
+        body, headers = body_of((type_name, 7), attributes, linkage), {"Prefer": ", ".join(prefer)}
+        response = self.client.request("POST", query.url(f"/{type_name}s"), body, headers)
+        stored = self.model.holder(attributes)
+        if errors := self._expected_errors(attributes, query, prefer):
+            assert response.errors == errors
+            return
+        assert response.status == (200 if stored else 201), response.document
+        assert sorted(response.headers.get(PREFERENCE_APPLIED, "").split(", ")) == sorted(
+            prefer or [""]
+        )
+        identity = stored or (type_name, int(response.document["data"]["id"]))
+        before, self.model = self.model, self.model.copy()
+        if stored:
+            self.model.update(identity, attributes)
+        else:
+            self.model.create(identity, attributes)
+            assert response.headers["Location"] == resource_path(identity)
         if linkage is not None:
             self.model.replace(identity, linkage)
-        assert response.headers["Location"] == resource_path(identity)
         writable = [name for name in ATTRIBUTES[type_name] if name != "full_name"]
         shown = replace(query, fields={type_name: tuple(writable), **query.fields})
         self._check_written(response, identity, shown, is_linked=linkage is not None)
+        if ROLL_BACK in prefer:
+            self.model = before
+        elif stored:
+            self._read_resource(identity, Query())
+
+    @rule(data=st.data())
+    def merge_several(self, data: st.DataObject) -> None:
+        """Rows of one request, each of which sees what the preceding ones have left."""
+        attributes = strategies.attributes("person", creating=True)
+        row = st.tuples(attributes, strategies.emails, st.none() | self._targets("person"))
+        rows = [
+            ({**values, "email": email}, linkage)
+            for values, email, linkage in data.draw(st.lists(row, min_size=1, max_size=4))
+        ]
+        operations = [{"op": "add", **body_of(("person", 7), *one)} for one in rows]
+        headers = {"Prefer": MERGE, "Content-Type": media_type(EXTENSION)}
+        response = self.client.request("POST", "/operations", {OPERATIONS: operations}, headers)
+        for (values, linkage), result in zip(rows, response.document[RESULTS], strict=True):
+            identity, stored = ("person", int(result["data"]["id"])), self.model.holder(values)
+            versions = dict(self.model.versions)
+            if stored:
+                assert identity == stored
+                self.model.update(identity, values)
+            else:
+                self.model.create(identity, values)
+            if linkage is not None:
+                self.model.replace(identity, linkage)
+            changed = "updated" if versions != self.model.versions else "unchanged"
+            assert result["meta"] == {"effect": changed if stored else "created"}
+            assert result["data"]["attributes"] == self.model.resources[identity]
+        for one in response.document[RESULTS]:
+            self._read_resource(("person", int(one["data"]["id"])), Query())
+
+    def _expected_errors(
+        self, attributes: Mapping[str, Any], query: Query, prefer: Sequence[str]
+    ) -> list[tuple[str, str]]:
+        """Return the errors of a creation, which may be an update or a trial instead."""
+        at, stored = "/data/attributes", self.model.holder(attributes)
+        if MERGE in prefer and "email" not in attributes:  # the only unique attribute
+            return [("400", at)]
+        if ROLL_BACK in prefer and query.include is not None:
+            return [("400", "include")]
+        if MERGE not in prefer:
+            return [("409", f"{at}/email")] if stored else []
+        names = () if stored else ATTRIBUTES["person"][:2]
+        return [("422", f"{at}/{name}") for name in names if name not in attributes]
 
     @rule(data=st.data(), type_name=strategies.types)
     def update(self, data: st.DataObject, type_name: str) -> None:
@@ -157,6 +225,9 @@ class Comparison(RuleBasedStateMachine):
         response = self.client.request("PATCH", url, body, condition)
         if not is_current:
             assert response.errors == [("412", "")]
+            return
+        if self.model.holder(attributes) not in {None, identity}:
+            assert response.errors == [("409", "/data/attributes/email")]
             return
         assert response.status == 200, response.document
         self.model.update(identity, attributes)
@@ -525,7 +596,7 @@ class Comparison(RuleBasedStateMachine):
 
 
 def test_every_response_is_that_of_the_model(start: Start) -> None:
-    client = Client(start().url)
+    client = Client(start("--unique", "person.email").url)
     run_state_machine_as_test(
         partial(Comparison, client),  # type: ignore[arg-type] # any factory is called
         settings=settings(

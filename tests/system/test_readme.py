@@ -118,7 +118,7 @@ async def test_the_page_on_guarantees_is_right(
     (shown,) = re.findall(r'\n    "attributes": ({.*?})', PAGES[GUARANTEES], re.DOTALL)
     attributes = {"first_name": "Grace", "last_name": "Hopper", "email": None, **json.loads(shown)}
     await database.persons.insert_one({"_id": 1, **attributes})
-    assert await check_commands(GUARANTEES, f"127.0.0.1:{api.client.port}") == 2
+    assert await check_commands(GUARANTEES, f"127.0.0.1:{api.client.port}") == 3
 
 
 async def test_the_page_on_observability_shows_responses(api: Api) -> None:

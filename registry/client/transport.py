@@ -124,7 +124,7 @@ class Transport:
         for delay in (*DELAYS, None):
             try:
                 async with self._session.get(path, **options) as response:
-                    is_sent = response.content_type == type_
+                    is_sent = response.ok and response.content_type == type_
                     if not is_sent:
                         await _read(path, response)
                         raise unexpected(path)

@@ -17,7 +17,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from registry.client import Client, transport
+from registry.client import Client, RegistryError, transport
 from tests.certificates import Authority
 from tests.support import Api, Database
 from tests.system.conftest import Start
@@ -123,7 +123,7 @@ async def test_a_request_is_repeated_if_its_response_is_lost(
 async def test_a_request_is_repeated_during_overload(
     fake_service: FakeService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    statuses = iter((200, 503, 503, 200))
+    statuses = iter((200, 503, 503, 200, 503, 200, 200))
 
     async def handle(_: web.Request) -> web.Response:
         return web.json_response({"data": []}, status=next(statuses))
@@ -132,6 +132,10 @@ async def test_a_request_is_repeated_during_overload(
     async with Client(await fake_service(handle)) as client:
         assert await client.send("GET", "persons")
         assert await client.send("GET", "persons")
+        pieces = client.download("persons", "application/json")
+        assert [piece async for piece in pieces] == [b'{"data": []}']
+        with pytest.raises(RegistryError, match="not a registry"):
+            await anext(client.download("persons", "text/csv"))
 
 
 @pytest.mark.parametrize("options", [COMPUTERS, ("--type", "computer", "--create")])

@@ -94,10 +94,8 @@ async def _open_repository(
         types_lease(database, digest),
     ):
         app[REPOSITORY] = Repository(database, app[GRAPH], capacity)
-        added = AddedFields(database, app[GRAPH])
-        await added.verify()
+        await AddedFields(database, app[GRAPH], digest).prepare()
         await app[REPOSITORY].prepare()
-        await added.complete()
         lookups = TokenLookups(database, capacity)
         oidc = oidc_verifier(app[SETTINGS], app[GRAPH])
         app[AUTHENTICATOR] = Authenticator(lookups, oidc)

@@ -4,7 +4,7 @@ What is no longer declared is hidden, and stays. The counter of a type keeps wha
 `{declared: {<name>: its form}, hidden: [<names>], collection}`.
 """
 
-import logging
+from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -28,7 +28,10 @@ from registry.storage import (
     Database,
     SnapshotExpired,
     StorageError,
+    completion_lease,
     invalid_fields,
+    prepare_validators,
+    require_complete,
     searched_names,
 )
 
@@ -44,34 +47,50 @@ _MAX_IDS = 5
 
 _INDEX_NOT_FOUND = 27
 
-_log = logging.getLogger("registry")
-
 
 class AddedFields:
     """The attributes and links that a file of types declares, and what the last start knew of them.
 
-    The methods raise PyMongoError, and StartError if the database fails otherwise.
+    digest: of all that is declared.
     """
 
-    def __init__(self, database: Database, graph: Graph) -> None:
+    def __init__(self, database: Database, graph: Graph, digest: str) -> None:
         self._database = database
         self._graph = graph
+        self._digest = digest
         self._known: dict[str, Record] = {}
 
-    async def verify(self) -> None:
-        """Raise StartError with how many records do not fit what is declared anew, and which."""
+    async def prepare(self) -> None:
+        """Complete stored records, unless the last start has declared the same.
+
+        Raises StartError with how many records do not fit, and which; then nothing is changed. Also
+        raises PyMongoError.
+        """
+        await self._read_known()
+        if self._notes():
+            # As several processes would take longer than one.
+            async with completion_lease(self._database, self._digest):
+                await require_complete(self._database)
+                await self._read_known()
+                await self._verify()
+                await prepare_validators(self._database, self._graph)
+                await self._complete()
+                for type_name, note in self._notes().items():
+                    counters, query = self._database.counters, {ID: type_name}
+                    await counters.update_one(query, {"$set": note}, upsert=True)
+
+    async def _read_known(self) -> None:
         found = self._database.counters.find({_DECLARED: {"$exists": True}})
         self._known = {one[ID]: one async for one in found}
+
+    async def _verify(self) -> None:
         rules = [
             ValuesFit(self._database, resource, name, self._forms(resource).get(name))
             for resource, name in self._new()
         ]
         report = await self._check(rules) if rules else Report({}, ())
-        reasons = [
-            rule.describe(found)
-            for rule, found in zip(rules, report.rules, strict=True)
-            if found.total
-        ]
+        pairs = zip(rules, report.rules, strict=True)
+        reasons = [rule.describe(found) for rule, found in pairs if found.total]
         for resource in self._graph.writable:
             former = self._known.get(resource.type, {}).get(_COLLECTION, resource.collection)
             if former != resource.collection and await self._database[former].find_one({}, [ID]):
@@ -80,20 +99,22 @@ class AddedFields:
             remedy = "declare it as before, or change the resources first"
             raise StartError(f"{'; '.join(reasons)}; {remedy}")
 
-    async def complete(self) -> None:
+    async def _complete(self) -> None:
         """Store the defaults of what is new, remove links that lost their targets while hidden."""
         returned = list[Rule]()
+        attributes: dict[ResourceType, list[str]] = defaultdict(list)
         for resource, name in self._new():
             links = [link for link in resource.links if link.name == name]
             if name in self._hidden(resource):
                 returned += (rule for link in links for rule in self._link_rules(resource, link))
             if not links:
-                await self._complete_attribute(resource, name)
+                attributes[resource].append(name)
+        for resource, names in attributes.items():
+            await self._complete_attributes(resource, names)
         if returned:
             await self._check(returned, repair=True)
         for resource in self._graph.writable:
             await self._drop_hidden_indexes(resource)
-        await self._record()
 
     def _forms(self, resource: ResourceType) -> Mapping[str, Any]:
         """Return the forms that earlier starts have declared."""
@@ -124,14 +145,25 @@ class AddedFields:
             if tracked.link is link:
                 yield PeriodsAreRight(self._database, tracked, self._graph)
 
-    async def _complete_attribute(self, resource: ResourceType, name: str) -> None:
-        attribute = resource.attributes[name]
-        # As a change of the text does.
-        outside = {TEXT_BLOCK: None} if name in searched_names(resource) else {}
-        if attribute.load_default not in {None, missing}:
-            lacking = {name: {"$exists": False} if attribute.nullable else None}
-            await self._set(resource, lacking, {name: attribute.load_default, **outside})
-        if outside:  # blocks that were filled while it was hidden have none of its texts
+    async def _complete_attributes(self, resource: ResourceType, names: Sequence[str]) -> None:
+        searched = [name for name in names if name in searched_names(resource)]
+        # As a change of the texts does.
+        outside = {TEXT_BLOCK: None} if searched else {}
+        lacking, defaults = list[Record](), Record()
+        for name in names:
+            attribute = resource.attributes[name]
+            if attribute.load_default not in {None, missing}:
+                lacking.append({name: {"$exists": False} if attribute.nullable else None})
+                stored, default = f"${name}", {"$literal": attribute.load_default}
+                is_missing = {"$eq": [{"$type": stored}, "missing"]}
+                defaults[name] = (
+                    {"$cond": [is_missing, default, stored]}
+                    if attribute.nullable
+                    else {"$ifNull": [stored, default]}
+                )
+        if lacking:
+            await self._set(resource, {"$or": lacking}, defaults | outside)
+        for name in searched:  # blocks that were filled while it was hidden have none of its texts
             await self._set(resource, {name: {"$type": "string"}, TEXT_BLOCK: {"$gt": 0}}, outside)
 
     async def _set(self, resource: ResourceType, query: Record, fields: Record) -> None:
@@ -143,10 +175,10 @@ class AddedFields:
                 ids = [record[ID] async for record in found]
                 if not ids:
                     break
-                await collection.update_many({**query, ID: {"$in": ids}}, {"$set": fields})
+                await collection.update_many({**query, ID: {"$in": ids}}, [{"$set": fields}])
                 batch[ID] = {"$gt": ids[-1]}
             # Of external writers, whose ids may be of other types.
-            await collection.update_many(query, {"$set": fields})
+            await collection.update_many(query, [{"$set": fields}])
 
     async def _drop_hidden_indexes(self, resource: ResourceType) -> None:
         """Drop the indexes of what is no longer declared: their number is limited."""
@@ -157,20 +189,20 @@ class AddedFields:
                 if error.code != _INDEX_NOT_FOUND:
                     raise
 
-    async def _record(self) -> None:
-        """Note what is declared now, and what is hidden."""
+    def _notes(self) -> dict[str, Record]:
+        """Return what to note in the counters of types, of those where it has changed."""
         own = {one.type: one for one in self._graph.writable if one.added}
+        notes: dict[str, Record] = {}
         for type_name in own.keys() | self._known.keys():
             resource, known = own.get(type_name), self._known.get(type_name, {})
             forms = {name: _form(resource, name) for name in resource.added} if resource else {}
             declared = known.get(_DECLARED, {}) | forms
-            noted: Record = {_DECLARED: declared, _HIDDEN: sorted(declared.keys() - forms.keys())}
+            note: Record = {_DECLARED: declared, _HIDDEN: sorted(declared.keys() - forms.keys())}
             if resource:
-                noted[_COLLECTION] = resource.collection
-            if noted != {name: known.get(name) for name in noted}:
-                await self._database.counters.update_one(
-                    {ID: type_name}, {"$set": noted}, upsert=True
-                )
+                note[_COLLECTION] = resource.collection
+            if note != {name: known.get(name) for name in note}:
+                notes[type_name] = note
+        return notes
 
 
 class ValuesFit(Rule):

@@ -1,7 +1,7 @@
 /** The access token: asking for it, keeping it, and what it allows. */
 
 import { Failure } from "./api.js"
-import { announce, button, h, openDialog } from "./dom.js"
+import { button, byId, h, openDialog } from "./dom.js"
 import { texts } from "./texts.js"
 
 /** @typedef {import("./app.js").App} App */
@@ -91,11 +91,11 @@ function forget() {
 }
 
 /**
- * Return the button that tells what the token allows.
+ * Show the button that tells what the token allows.
  * @param {App} app
  * @param {Access} access
  */
-export function accessButton(app, access) {
+export function showAccess(app, access) {
   const list = (/** @type {string[]} */ names) => {
     const types = [...app.description.types.values()].filter((one) => names.includes(one.name))
     return types.map((one) => one.plural).join(", ") || texts.nothing
@@ -113,7 +113,7 @@ export function accessButton(app, access) {
       h("div", { class: "buttons" }, button(texts.tokenForget, forget)),
     ])
   }
-  return button(texts.access(access.name), open, { class: "quiet" })
+  byId("access").replaceChildren(button(texts.access(access.name), open, { class: "quiet" }))
 }
 
 /**
@@ -128,7 +128,7 @@ export function askAgain(app) {
     asking ??= requireAccess(app, texts.tokenExpired)
     app.access = await asking
     asking = null
-    announce(texts.access(app.access.name))
+    showAccess(app, app.access)
     return true
   }
 }

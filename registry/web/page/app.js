@@ -1,6 +1,6 @@
 /** The start of the page, and its router: the address has the whole state. */
 
-import { accessButton, askAgain, requireAccess } from "./access.js"
+import { askAgain, requireAccess, showAccess } from "./access.js"
 import { Api, Failure, isAborted } from "./api.js"
 import { Card } from "./card.js"
 import { describe } from "./description.js"
@@ -63,7 +63,7 @@ export class App {
     this.api.onWait = (seconds) => announce(texts.wait(seconds))
     if (this.description.requiresTokens) {
       this.access = await requireAccess(this, texts.tokenHelp)
-      byId("tools").prepend(accessButton(this, this.access))
+      showAccess(this, this.access)
     }
     const found = this.types.filter((one) => one.writable)
     const names = found.map((one) => one.plural.toLowerCase()).join(", ")
@@ -83,7 +83,12 @@ export class App {
     window.addEventListener("beforeunload", (event) => this.#isDirty && event.preventDefault())
     box.input.focus()
     await this.show()
-    if (this.description.hasFeed) follow(this.api, (changes) => this.#view?.update(changes))
+    if (this.description.hasFeed) {
+      follow(this.api, {
+        onChanges: (changes) => this.#view?.update(changes),
+        onGap: () => this.refresh(),
+      })
+    }
   }
 
   /**
@@ -197,9 +202,9 @@ export class App {
    * @returns {View}
    */
   #viewOf(signal) {
-    const [path, query = ""] = decodeURI(location.hash.slice(1)).split("?")
+    const [path, query] = location.hash.slice(1).split("?")
     const [collection, id, link] = path.split("/").filter(Boolean)
-    const state = new URLSearchParams(location.hash.split("?")[1] ?? query)
+    const state = new URLSearchParams(query)
     const type = collection ? this.types.find((one) => one.path === `/${collection}`) : this.types[0]
     if (!type) throw new Failure(this.types.length > 0 ? 404 : 403)
     if (id && !/^[0-9]+$/.test(id)) throw new Failure(404)

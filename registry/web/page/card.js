@@ -13,6 +13,7 @@ import { plain, shown } from "./values.js"
 /** @typedef {import("./description.js").Type} Type */
 /** @typedef {import("./description.js").Relationship} Relationship */
 /** @typedef {import("./api.js").Resource} Resource */
+/** @typedef {import("./api.js").Identifier} Identifier */
 
 const ROWS = 10
 
@@ -71,9 +72,12 @@ export class Card {
    * @param {import("./feed.js").Change[]} changes
    */
   async update(changes) {
-    const isMine = changes.some((one) => one.type === this.type.name && one.id === this.id)
-    const linked = changes.some((one) => this.type.relationships.some((link) => link.target === one.type))
-    if (!isMine && !linked) return
+    const isThis = (/** @type {Identifier} */ one) => one.type === this.type.name && one.id === this.id
+    const isLinked = (/** @type {Identifier} */ one) =>
+      this.included?.some(({ type, id }) => type === one.type && id === one.id) ||
+      this.#tables.some((table) => table.shows(one))
+    const isMine = changes.some(isThis)
+    if (!isMine && !changes.some((one) => isLinked(one) || one.links.some(isThis))) return
     if (this.#inputs) {
       if (isMine) this.#inputs.message.textContent = texts.changedMeanwhile
       return
@@ -101,7 +105,7 @@ export class Card {
       h("dd", {}, shown(one, resource.attributes[one.name])),
     ])
     const links = type.relationships.filter((one) => !one.many && app.mayRead(one.target))
-    this.facts = h("dl", { class: "facts" }, ...facts, ...links.flatMap((one) => this.#link(one)))
+    this.facts = h("dl", { class: "facts" }, ...links.flatMap((one) => this.#link(one)), ...facts)
     this.many = h("div", { class: "linked" })
     const crumb = h("a", { href: `#${type.path}` }, type.plural)
     const heading = h("h1", { tabindex: "-1" }, h("bdi", {}, this.name))
@@ -179,7 +183,7 @@ export class Card {
 
   /**
    * Change links of the resource, unless somebody else has changed it.
-   * @param {Record<string, import("./api.js").Identifier | null>} links
+   * @param {Record<string, Identifier | null>} links
    * @param {string} [target] the name of what it is linked to
    */
   async #change(links, target) {

@@ -1,52 +1,61 @@
 /** The change feed: what others change, as it happens. */
 
-import { isAborted, pause } from "./api.js"
+import { Failure, isAborted, pause } from "./api.js"
 
 const FIRST_WAIT_MS = 2_000
 const MAX_WAIT_MS = 60_000
 
 /** @typedef {import("./api.js").Identifier} Identifier */
-/** @typedef {{ op: "add" | "update" | "remove", type: string, id: string }} Change */
+/** links: to what the resource is linked since. @typedef {Identifier & { op: Op, links: Identifier[] }} Change */
+/** @typedef {"add" | "update" | "remove"} Op */
+/** @typedef {{ onChanges: (changes: Change[]) => void, onGap: () => void }} Follower */
 
 /**
- * Follow the changes while the page is visible: a browser has few connections for all its tabs.
+ * Follow the changes since the document that was read last, while the page is visible: a browser
+ * has few connections for all its tabs.
  * @param {import("./api.js").Api} api
- * @param {(changes: Change[]) => void} onChanges called with those that arrive together
+ * @param {Follower} follower onChanges: called with those that arrive together; onGap: if some are
+ *   no longer known
  */
-export function follow(api, onChanges) {
+export function follow(api, follower) {
   let stop = new AbortController()
+  const place = { position: api.position }
   const start = () => {
     stop.abort()
     stop = new AbortController()
-    if (!document.hidden) run(api, onChanges, stop.signal)
+    if (!document.hidden) run(api, follower, place, stop.signal)
   }
   document.addEventListener("visibilitychange", start)
   start()
 }
 
 /**
- * Read the feed until a signal, from the position of the document that was read last.
+ * Read the feed until a signal.
  * @param {import("./api.js").Api} api
- * @param {(changes: Change[]) => void} onChanges
+ * @param {Follower} follower
+ * @param {{ position: string }} place how far it was read; "" is the present
  * @param {AbortSignal} signal
  */
-async function run(api, onChanges, signal) {
+async function run(api, follower, place, signal) {
   let wait = FIRST_WAIT_MS
   while (!signal.aborted) {
     try {
       /** @type {Record<string, string>} */
-      const query = api.position ? { "page[after]": api.position } : {}
+      const query = place.position ? { "page[after]": place.position } : {}
       const options = { query, signal, accept: "text/event-stream", seconds: 0 }
       const response = await api.fetch("GET", "/changes", options)
       wait = FIRST_WAIT_MS
       await read(response, (changes, position) => {
-        api.position = position || api.position
-        if (changes.length > 0) onChanges(changes)
+        place.position = position || place.position
+        if (changes.length > 0) follower.onChanges(changes)
       })
     } catch (error) {
       if (isAborted(error)) return
-      // An expired position: what changed before is read with the next view.
-      api.position = ""
+      const isExpired = error instanceof Failure && (error.status === 410 || error.status === 400)
+      if (isExpired && place.position) {
+        place.position = ""
+        follower.onGap()
+      }
     }
     await pause(wait, signal).catch(() => {})
     wait = Math.min(2 * wait, MAX_WAIT_MS)
@@ -83,10 +92,11 @@ function fieldOf(event, name) {
 
 /**
  * Return the change that an operation repeats; none for an event with only a position.
- * @param {{ op?: Change["op"], data?: Identifier, ref?: Identifier }} operation
+ * @param {{ op?: Op, data?: import("./api.js").Resource, ref?: Identifier }} operation
  * @returns {Change[]}
  */
 function changeOf({ op, data, ref }) {
   const changed = data ?? ref
-  return op && changed ? [{ op, type: changed.type, id: changed.id }] : []
+  const links = Object.values(data?.relationships ?? {}).flatMap((one) => one.data ?? [])
+  return op && changed ? [{ op, type: changed.type, id: changed.id, links }] : []
 }

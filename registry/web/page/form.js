@@ -134,6 +134,11 @@ export class Inputs {
         invalid.push([attribute.name, String(message)])
       }
     }
+    for (const { name } of this.type.relationships) {
+      const control = this.#fields.get(name)?.control
+      const isUnchosen = control instanceof HTMLInputElement && control.value.trim() && !this.#linked.has(name)
+      if (isUnchosen) invalid.push([name, texts.fieldUnchosen])
+    }
     for (const [name, message] of invalid) this.#mark(name, [message])
     this.#focusInvalid()
     return invalid.length > 0 ? null : values

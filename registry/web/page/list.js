@@ -24,7 +24,7 @@ export class List {
     this.type = type
     this.parent = parent
     this.title = type.plural
-    this.table = new Table(app, type, path, state, signal)
+    this.table = new Table(app, type, path, state, signal, { hidden: parent?.name })
   }
 
   /** Read the page, and later the count. Raises Failure, AbortError. */
@@ -32,7 +32,7 @@ export class List {
     const { app, type, parent, table } = this
     const hasRows = await table.load()
     const isFiltered = [...table.state.keys()].some((one) => one.startsWith("filter"))
-    const count = h("span", { class: "count", role: "status" })
+    const count = h("span", { class: "count" })
     const mayAdd = !parent && app.mayWrite(type.name)
     const add = button(texts.add(type.label), () => openCreation(app, type), { class: "primary" })
     const filter = button(texts.filter, () => table.chooseFilter())
@@ -53,7 +53,7 @@ export class List {
     if (!isFiltered && mayAdd) blank.push(h("p", {}, texts.emptyHelp))
     this.element.replaceChildren(
       h("header", {}, h("div", {}, crumb, heading), actions),
-      ...[table.chips(), table.newer].filter((one) => one !== null),
+      ...[table.chips(), h("div", { role: "status" }, table.newer)].filter((one) => one !== null),
       hasRows ? table.region : h("div", { class: "blank" }, ...blank),
       ...[table.pages()].filter((one) => one !== null),
     )

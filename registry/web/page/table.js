@@ -102,6 +102,14 @@ export class Table {
     setTimeout(() => this.#reload().catch(() => {}), COLLECT_MS)
   }
 
+  /**
+   * Return whether a row is a resource.
+   * @param {import("./api.js").Identifier} resource
+   */
+  shows({ type, id }) {
+    return type === this.type.name && this.#rows.has(id)
+  }
+
   async #reload() {
     const ids = [...this.#changed]
     this.#changed.clear()
@@ -387,8 +395,26 @@ export async function download(app, table, control) {
     const state = [...table.state].filter(([name]) => !name.startsWith("page"))
     const query = { ...table.query, ...Object.fromEntries(state) }
     const response = await app.api.fetch("GET", table.path, { query, accept: "text/csv", seconds: 0 })
-    const href = URL.createObjectURL(await response.blob())
+    const href = URL.createObjectURL(await receive(response, control))
     h("a", { href, download: `${table.path.split("/").at(-1)}.csv` }).click()
     URL.revokeObjectURL(href)
   }).catch((error) => announce(error.message, { isError: true }))
+  control.textContent = texts.download
+}
+
+/**
+ * Return the body of a response; the control shows how much has arrived.
+ * @param {Response} response
+ * @param {HTMLButtonElement} control
+ */
+async function receive(response, control) {
+  const reader = /** @type {ReadableStream<Uint8Array<ArrayBuffer>>} */ (response.body).getReader()
+  const parts = []
+  for (let size = 0; ; ) {
+    const { done, value } = await reader.read()
+    if (done) return new Blob(parts, { type: "text/csv" })
+    parts.push(value)
+    size += value.length
+    control.textContent = texts.downloading(size)
+  }
 }

@@ -20,13 +20,11 @@ export const texts = {
   cancel: "Cancel",
   close: "Close",
   tryAgain: "Try again",
-  loading: "Loading…",
   numbered: (/** @type {string} */ label, /** @type {string} */ id) => `${label} ${id}`,
   wait: (/** @type {number} */ seconds) =>
     `The registry is busy. Trying again in ${counted(seconds, "second")}.`,
   notFound: "There is nothing here",
   notFoundHelp: "It may have been deleted, or the link is not complete.",
-  unreadable: "Your access token does not allow you to see this.",
   failed: "That did not work",
 
   // Find
@@ -48,7 +46,6 @@ export const texts = {
   valuesHint: "Separate several values by commas.",
   apply: "Apply",
   remove: (/** @type {string} */ what) => `Remove: ${what}`,
-  clearFilters: "Remove all filters",
   pages: "Pages",
   previous: "Previous page",
   next: "Next page",
@@ -108,6 +105,7 @@ export const texts = {
   by: (/** @type {string} */ name) => `by ${name}`,
   required: "required",
   fieldRequired: "Please fill this in.",
+  fieldUnchosen: "Choose one of what is found, or leave this empty.",
   fieldInvalid: "This is not a valid value.",
   notSafe: "This number is too large to be exact here.",
   taken: "Open the one that has it",
@@ -125,7 +123,7 @@ export const texts = {
 
   // Take along and import
   download: "Download CSV",
-  downloading: (/** @type {string} */ size) => `Downloading: ${size}`,
+  downloading: (/** @type {number} */ bytes) => `Downloading: ${numbers.format(Math.ceil(bytes / 1e6))} MB`,
   import: "Import CSV",
   importInto: "Import into",
   importFile: "CSV file",
@@ -174,7 +172,6 @@ export const texts = {
   mayRead: "See",
   mayWrite: "Change",
   nothing: "nothing",
-  apiLink: "API",
 
   /** What happened, and what to do, in a sentence or two. */
   failure: (

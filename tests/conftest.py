@@ -46,7 +46,8 @@ HURRIED = replace(LIMITS, arrival_seconds=0.5)
 """For requests that do not arrive. Those of other tests may take as long as the machine does."""
 
 LONGEST = (
-    *("tests/system/test_replica_set", "tests/system/test_bench", "tests/system/test_browser", "tests/web"),
+    *("tests/system/test_replica_set", "tests/system/test_bench", "tests/system/test_browser"),
+    *("tests/web",),
     *("tests/system/test_stop", "tests/storage/test_lost_connections"),
     *("tests/storage/test_idempotency", "tests/system/test_schemathesis"),
     *("tests/storage/test_embedded", "tests/system/test_start", "tests/system/test_transfer"),

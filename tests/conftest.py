@@ -84,6 +84,8 @@ Serve = Callable[..., Awaitable[Api]]
 
 Grant = Callable[..., Awaitable[str]]
 
+Header = Callable[..., Awaitable[dict[str, str]]]
+
 
 def _app(
     settings: Settings,
@@ -236,6 +238,16 @@ def grant(database: Database) -> Grant:
         return text
 
     return grant
+
+
+@pytest.fixture
+def header(grant: Grant) -> Header:
+    """A function that returns the header with a new token with these scopes."""
+
+    async def header(*scopes: str, **more: Any) -> dict[str, str]:
+        return {"Authorization": f"Bearer {await grant(*scopes, **more)}"}
+
+    return header
 
 
 @pytest.fixture

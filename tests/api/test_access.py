@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_network
 from itertools import product
-from typing import Any
 
 import orjson
 import pytest
@@ -27,7 +26,7 @@ from registry.offloading import MAX_INLINE_BYTES
 from registry.settings import Settings
 from registry.storage import tokens
 from registry.storage.tokens import TokenLookups, Tokens
-from tests.conftest import LIMITS, Grant, Serve
+from tests.conftest import LIMITS, Grant, Header, Serve
 from tests.support import MEDIA_TYPE, Api, CommandLog, Database, to_many
 
 METHODS = sorted(hdrs.METH_ALL - {hdrs.METH_CONNECT})
@@ -76,23 +75,11 @@ TYPES = {
 
 PERSON = {"data": {"type": "person", "attributes": {"first_name": "Ada", "last_name": "Lovelace"}}}
 
-Header = Callable[..., Awaitable[dict[str, str]]]
-
 
 @pytest.fixture
 async def api(serve: Serve, secured: Settings) -> Api:
     """A service that requires access tokens."""
     return await serve(settings=secured)
-
-
-@pytest.fixture
-def header(grant: Grant) -> Callable[..., Awaitable[dict[str, str]]]:
-    """A function that returns the header with a new token with these scopes."""
-
-    async def header(*scopes: str, **more: Any) -> dict[str, str]:
-        return {"Authorization": f"Bearer {await grant(*scopes, **more)}"}
-
-    return header
 
 
 def is_sufficient(scope: str, method: str, collections: set[str]) -> bool:

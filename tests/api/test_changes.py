@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -25,7 +25,7 @@ from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.storage.mongo.positions import Positions
 from registry.storage.tokens import Tokens
-from tests.conftest import Grant, Serve
+from tests.conftest import Header, Serve
 from tests.devices import WITH_DEVICES
 from tests.feed import Stream, following
 from tests.mongods import client_of, initiate, other_mongod
@@ -33,8 +33,6 @@ from tests.storage.waiting import eventually
 from tests.support import Api, Database, to_many
 
 STREAM = {"Accept": "text/event-stream"}
-
-Header = Callable[..., Awaitable[dict[str, str]]]
 
 
 class TaskSchema(Schema):
@@ -311,16 +309,6 @@ def local(type_name: str, lid: str) -> dict[str, str]:
 
 
 @pytest.fixture
-def header(grant: Grant) -> Header:
-    """A function that returns the header with a new token with these scopes."""
-
-    async def header(*scopes: str, **more: Any) -> dict[str, str]:
-        return {"Authorization": f"Bearer {await grant(*scopes, **more)}"}
-
-    return header
-
-
-@pytest.fixture
 async def guarded(serve: Serve, secured: Settings) -> Api:
     """A service that requires access tokens."""
     return await serve(settings=secured)
@@ -568,13 +556,6 @@ def number_of_followers(api: Api) -> int:
     return bulkhead._limit - bulkhead._free
 
 
-async def wait_for(condition: Callable[[], object]) -> None:
-    async def holds() -> bool:
-        return bool(condition())
-
-    assert await eventually(holds)
-
-
 async def test_a_follower_that_does_not_read_is_cut_and_others_are_not(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -598,9 +579,9 @@ async def test_connects_and_disconnects_leave_nothing_open(api: Api) -> None:
 
     for _ in range(10):
         await asyncio.gather(*map(visit, range(50)))
-    await wait_for(lambda: number_of_followers(api) == 0)
+    assert await eventually(lambda: number_of_followers(api) == 0)
     feed = api.app[FOLLOWERS]
-    await wait_for(lambda: feed._feed is None)
+    assert await eventually(lambda: feed._feed is None)
     assert not feed._groups
 
 
@@ -609,7 +590,7 @@ async def test_a_follower_too_many_is_refused(serve: Serve) -> None:
     async with following(api):
         assert await stream_status(api) == (503, "overloaded")
         assert (await api.get("/persons")).status == 200
-    await wait_for(lambda: number_of_followers(api) == 0)
+    assert await eventually(lambda: number_of_followers(api) == 0)
     async with following(api):
         pass
 
@@ -705,7 +686,7 @@ async def test_followers_that_catch_up_have_a_limit_and_each_client_a_share(
             catch_ups.release(client)
         async with following(api, query) as feed:
             assert [one["data"]["id"] for one in await feed.changes(10)] == expected
-            await wait_for(lambda: catch_ups.is_idle)
+            assert await eventually(lambda: catch_ups.is_idle)
 
 
 async def test_a_position_is_not_sent_after_a_later_one(
@@ -713,7 +694,7 @@ async def test_a_position_is_not_sent_after_a_later_one(
 ) -> None:
     feed, in_turns = feed_of(api), followers._in_turns
     async with following(api) as first, following(api) as second:
-        await wait_for(lambda: [one.is_waiting for one in feed._all()] == [True, True])
+        assert await eventually(lambda: [one.is_waiting for one in feed._all()] == [True, True])
 
         async def write_between(members: Any) -> AsyncIterator[Any]:
             monkeypatch.setattr(followers, "_in_turns", in_turns)

@@ -6,14 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from registry.mongod import embedded
 from registry.mongod.server_log import Log
+from tests.system.service import eventually
 
 STUBBORN = ("/bin/sh", "-c", "trap '' TERM; echo $$; while :; do sleep 0.1; done")
 
@@ -31,21 +30,14 @@ asyncio.run(main())
 """
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def number_in(log: Path) -> int:
     """Return the process id that the program writes first."""
-    wait_until(lambda: log.exists() and log.read_text().endswith("\n"))
+    assert eventually(lambda: log.exists() and log.read_text().endswith("\n"))
     return int(log.read_text())
 
 
 def wait_until_gone(number: int) -> None:
-    wait_until(lambda: not Path(f"/proc/{number}").exists())
+    assert eventually(lambda: not Path(f"/proc/{number}").exists())
 
 
 async def test_a_program_that_ignores_its_termination_is_killed(

@@ -100,10 +100,7 @@ class Gate:
     async def holds(self, count: int) -> bool:
         """Return whether it comes to hold so many groups."""
 
-        async def are_held() -> bool:
-            return self.held == count
-
-        return await eventually(are_held)
+        return await eventually(lambda: self.held == count)
 
 
 @pytest.fixture
@@ -427,10 +424,7 @@ async def test_a_write_that_runs_again_is_completed_when_its_client_leaves(
         commands.take("all")
         gate.open()
 
-        async def has_conflicted() -> bool:
-            return "abortTransaction" in commands.names()
-
-        assert await eventually(has_conflicted)
+        assert await eventually(lambda: "abortTransaction" in commands.names())
     await registry.repository.close()
     assert ("person", 5) not in await records(database)
 

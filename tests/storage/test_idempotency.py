@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
@@ -26,12 +26,6 @@ REQUESTS: list[tuple[str, Any]] = [
     ("/persons?include=computers", PERSON),
     ("/operations", OPERATIONS),
 ]
-
-
-@pytest.fixture
-def proxy(mongodb_uri: str) -> Iterator[Proxy]:
-    with Proxy(mongodb_uri).running() as proxy:
-        yield proxy
 
 
 @pytest.fixture

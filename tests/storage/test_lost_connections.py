@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -17,12 +16,6 @@ from tests.storage.waiting import eventually
 from tests.support import Api, Database, Response
 
 MANY = 30
-
-
-@pytest.fixture
-def proxy(mongodb_uri: str) -> Iterator[Proxy]:
-    with Proxy(mongodb_uri).running() as proxy:
-        yield proxy
 
 
 @pytest.fixture
@@ -57,13 +50,10 @@ async def names(database: Database) -> dict[str, str]:
 async def test_resources_are_created_once_when_connections_break(
     proxy: Proxy, api: Api, database: Database, effect: Effect
 ) -> None:
-    async def has_lost_messages() -> bool:
-        return bool(proxy.affected)
-
     proxy.effect = effect
     expected = [f"F{number}" for number in range(MANY)]
     tasks = [asyncio.create_task(post(api, name, **IN_A_GROUP)) for name in expected[:10]]
-    assert await eventually(has_lost_messages)  # so that the others are in another group
+    assert await eventually(lambda: bool(proxy.affected))  # so that the others are in another group
     others = [post(api, name, **IN_A_GROUP) for name in expected[10:]]
     responses = await asyncio.gather(*tasks, *others)
     assert len(proxy.affected) > 1

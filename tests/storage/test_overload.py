@@ -19,7 +19,7 @@ import pytest
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings
-from registry.storage.bulkheads import Bulkhead, Bulkheads
+from registry.storage.bulkheads import Bulkheads
 from tests.conftest import LIMITS, Serve
 from tests.storage.waiting import eventually
 from tests.storage.writing import locked
@@ -65,10 +65,6 @@ async def busy_api(serve: Serve) -> Api:
     api = await serve(**dict.fromkeys(names, 1), queue_seconds=0.001)
     await api.person()
     return api
-
-
-async def is_idle(slots: Bulkhead, *, expected: bool = True) -> bool:
-    return slots.is_idle is expected
 
 
 async def assert_overloaded(response: Any, name: str) -> None:
@@ -183,9 +179,9 @@ async def test_a_large_body_whose_client_is_gone_leaves_its_slot(busy_api: Api) 
     slots = bulkheads(busy_api).large_bodies
     _, writer = await asyncio.open_connection("127.0.0.1", busy_api.client.port)
     writer.write(head(100_000) + LARGE)
-    assert await eventually(partial(is_idle, slots, expected=False))
+    assert await eventually(lambda: not slots.is_idle)
     reset(writer)
-    assert await eventually(partial(is_idle, slots))
+    assert await eventually(lambda: slots.is_idle)
 
 
 async def test_a_large_collection_of_a_resource_is_a_stream(
@@ -198,7 +194,7 @@ async def test_a_large_collection_of_a_resource_is_a_stream(
         await assert_overloaded(await busy_api.get("/persons/1/computers"), "streams")
     for _ in range(2):
         assert len((await busy_api.get("/persons/1/computers")).data) == 1_001
-        assert await eventually(partial(is_idle, bulkheads(busy_api).streams))
+        assert await eventually(lambda: bulkheads(busy_api).streams.is_idle)
 
 
 async def test_a_stream_counts_until_the_last_of_its_included_resources(
@@ -214,7 +210,7 @@ async def test_a_stream_counts_until_the_last_of_its_included_resources(
     await assert_overloaded(await busy_api.get("/persons"), "streams")
     reset(writer)
 
-    assert await eventually(partial(is_idle, bulkheads(busy_api).streams))
+    assert await eventually(lambda: bulkheads(busy_api).streams.is_idle)
     assert len((await busy_api.get("/persons")).data) == 2
 
 
@@ -259,19 +255,16 @@ async def test_slow_senders_at_one_address_leave_large_bodies_to_others(
     start = head(100_000).replace(b"Host", f"X-Forwarded-For: {OTHER_ADDRESS}\r\nHost".encode())
     slots = bulkheads(api).large_bodies
 
-    async def occupied(number: int) -> bool:
-        return slots._free == 4 - number
-
     async with AsyncExitStack() as stack:
-        for number in (1, 2):
+        for is_taken in (lambda: slots._free == 3, lambda: slots._free == 2):
             _, writer = await asyncio.open_connection("127.0.0.1", api.client.port)
             stack.callback(reset, writer)
             writer.write(start + LARGE)
-            assert await eventually(partial(occupied, number))
+            assert await eventually(is_taken)
         status, document = await api.raw(start + LARGE)
         assert (status, document["errors"][0]["code"]) == (503, "overloaded")
         assert (await post(api, gzip.compress(LARGE), "gzip")).status == 201
-    assert await eventually(partial(occupied, 0))
+    assert await eventually(lambda: slots._free == 4)
 
 
 @pytest.mark.parametrize("is_reset", [True, False])
@@ -281,14 +274,11 @@ async def test_a_request_whose_client_is_gone_leaves_the_queue(
     api = await serve(heavy_queries=1)
     heavy = bulkheads(api).heavy_queries
 
-    async def waiting(count: int) -> bool:
-        return len(heavy._waiting) == count
-
     async with heavy:
         writer = await send(api, HEAVY)
-        assert await eventually(partial(waiting, 1))
+        assert await eventually(lambda: heavy._waiting)
         reset(writer) if is_reset else writer.close()
-        assert await eventually(partial(waiting, 0))
+        assert await eventually(lambda: not heavy._waiting)
 
 
 SLOW_FILTER = [
@@ -316,7 +306,7 @@ async def test_the_query_of_a_client_that_is_gone_is_stopped_in_mongodb(
     await database.command("profile", 0)
     (profile,) = await database.system.profile.find({"errCode": {"$exists": True}}).to_list(None)
     assert profile["errName"] == "Interrupted"
-    assert await eventually(partial(is_idle, bulkheads(api).heavy_queries))
+    assert await eventually(lambda: bulkheads(api).heavy_queries.is_idle)
 
 
 async def test_a_write_is_completed_if_its_client_is_gone(
@@ -325,15 +315,12 @@ async def test_a_write_is_completed_if_its_client_is_gone(
     await api.person()
     commands.take("all")
 
-    async def has_begun() -> bool:
-        return "delete" in commands.names()
-
     async def is_deleted() -> bool:
         return not await database.persons.count_documents({})
 
     async with locked(database, ("person", 1)):
         writer = await send(api, "/persons/1", "DELETE")
-        assert await eventually(has_begun)
+        assert await eventually(lambda: "delete" in commands.names())
         reset(writer)
         assert (await api.get("/persons/1")).status == 200
     assert await eventually(is_deleted)

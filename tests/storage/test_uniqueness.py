@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from io import FileIO
 from pathlib import Path
@@ -35,12 +35,6 @@ EMAIL, SERIAL = "unique_email_ignoring_case", "unique_serial"
 @pytest.fixture
 def unique(settings: Settings) -> Settings:
     return replace(settings, unique=("computer.serial", "person.email"))
-
-
-@pytest.fixture
-def proxy(mongodb_uri: str) -> Iterator[Proxy]:
-    with Proxy(mongodb_uri).running() as proxy:
-        yield proxy
 
 
 async def unique_indexes(database: Database) -> set[str]:

@@ -5,11 +5,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from inspect import isawaitable
 
 
-async def eventually(condition: Callable[[], Awaitable[bool]], seconds: float = 60.0) -> bool:
+async def eventually(
+    condition: Callable[[], object | Awaitable[object]], seconds: float = 60.0
+) -> bool:
     """Return whether the condition becomes true within this time; the last check decides."""
     deadline = time.monotonic() + seconds
-    while not (satisfied := await condition()) and time.monotonic() < deadline:  # noqa: ASYNC110 - no event
+    while True:
+        satisfied = condition()
+        if isawaitable(satisfied):
+            satisfied = await satisfied
+        if satisfied or time.monotonic() > deadline:
+            return bool(satisfied)
         await asyncio.sleep(0.01)
-    return satisfied

@@ -91,10 +91,7 @@ async def test_the_registry_needs_the_password_of_a_user_with_few_rights(
         config = {"_id": "registry", "members": [{"_id": 0, "host": host}]}
         client.admin.command("replSetInitiate", config)
 
-        async def is_primary() -> bool:
-            return bool(client.admin.command("hello")["isWritablePrimary"])
-
-        assert await eventually(is_primary, 30)
+        assert await eventually(lambda: client.admin.command("hello")["isWritablePrimary"], 30)
         (admin_role,) = re.findall(r'user: "admin".*roles: \["(\w+)"\]', HEALTH_CHECK)
         admin = {"pwd": PASSWORDS["MONGODB_ADMIN_PASSWORD"], "roles": [admin_role]}
         client.admin.command({"createUser": "admin", **admin})

@@ -107,10 +107,9 @@ async def is_inserted(member: Member, database: Database, name: str, *collection
     query = {"$or": [{"first_name": name}, {"serial": name}]}
     own = member.client[database.name]
 
-    async def has_all() -> bool:
-        return all(own[collection].find_one(query) for collection in collections)
-
-    return await eventually(has_all)
+    return await eventually(
+        lambda: all(own[collection].find_one(query) for collection in collections)
+    )
 
 
 async def test_an_update_that_waited_for_a_lock_never_overwrites_a_newer_one(
@@ -226,10 +225,9 @@ async def load(
     async def progress() -> None:
         goals = {writer: writer.complete_cycles + 2 for writer in writers}
 
-        async def is_reached() -> bool:
-            return all(writer.complete_cycles >= goals[writer] for writer in writers)
-
-        assert await eventually(is_reached, 60)
+        assert await eventually(
+            lambda: all(writer.complete_cycles >= goals[writer] for writer in writers), 60
+        )
 
     async with asyncio.TaskGroup() as tasks:
         for writer in writers:
@@ -361,10 +359,9 @@ async def repeated_creations(
     async def progress() -> None:
         goals = [count + 2 for count in counts]
 
-        async def is_reached() -> bool:
-            return all(count >= goal for count, goal in zip(counts, goals, strict=True))
-
-        assert await eventually(is_reached, 60)
+        assert await eventually(
+            lambda: all(count >= goal for count, goal in zip(counts, goals, strict=True)), 60
+        )
 
     async with asyncio.TaskGroup() as tasks:
         for writer in range(WRITERS):

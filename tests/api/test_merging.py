@@ -310,7 +310,7 @@ async def test_all_errors_of_a_request_are_reported(api: Api) -> None:
         update({"serial": "SN-5"}, id="2"),
         update({}, id="999"),
         update({}, lid="new"),
-        update({"serial": "SN-6"}, lid="new"),
+        update({"serial": "SN-6"}, id="3"),
     ]
     at, serial = "/atomic:operations/{}/data{}".format, "/attributes/serial"
     missing = [(404, at(0, "/relationships/owner/data/id")), (404, at(2, "/id"))]
@@ -412,14 +412,18 @@ async def test_a_merge_requires_what_its_update_requires(
     assert (await send("computers:write persons:write", owner=None)).status == 200
 
 
-async def test_ten_clients_store_nothing_twice(api: Api, database: Database) -> None:
+async def test_ten_clients_of_two_services_store_nothing_twice(
+    api: Api, serve: Serve, unique: Settings, database: Database
+) -> None:
+    services = [api, await serve(WITH_DEVICES, unique)]
+
     def rows(client: int) -> list[Any]:
         numbers = [(number * 7 + client * 13) % 60 for number in range(60)]
         serials = [f"SN-{number}" for number in numbers]
         return [add("computer", {"serial": one}) for one in serials]
 
-    single = [merge(api, "computer", {"serial": f"SN-{n % 60}"}) for n in range(120)]
-    requests = [api.operate(*rows(client), **MERGE) for client in range(10)]
+    single = [merge(services[n % 2], "computer", {"serial": f"SN-{n % 60}"}) for n in range(120)]
+    requests = [services[client % 2].operate(*rows(client), **MERGE) for client in range(10)]
     responses = await asyncio.gather(*requests, *single)
     assert {one.status for one in responses} <= {200, 201}
     counts = Counter([one["serial"] async for one in database.computers.find()])

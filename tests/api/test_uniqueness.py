@@ -247,7 +247,7 @@ async def test_a_taken_value_takes_two_transactions(api: Api, commands: CommandL
     id_ = await api.computer("SN-2")
     commands.take("all")
     await create(api, "SN-1")
-    assert commands.names() == ["insert", "abortTransaction", "find", "find", "commitTransaction"]
+    assert commands.names() == ["insert", "abortTransaction", "find", "find", "abortTransaction"]
     await rename(api, id_, "SN-1")
     assert commands.names() == [
         "find",
@@ -255,5 +255,5 @@ async def test_a_taken_value_takes_two_transactions(api: Api, commands: CommandL
         "abortTransaction",
         "find",
         "find",
-        "commitTransaction",
+        "abortTransaction",
     ]

@@ -206,8 +206,7 @@ class GroupCommit:
         for key in group.claims:
             del self._writers[key]
         for request in conflicting:
-            request.is_alone = True
-            request.compare_values()
+            request.is_alone = request.compares_values = True
         self._enqueue(conflicting)
         if group.waiting:
             later, self._queue = self._queue, deque()
@@ -229,7 +228,7 @@ class GroupCommit:
                 except TransactionConflict:
                     raise
                 except StorageError as error:
-                    if len(request.parts) > 1:  # some of them may be stored already
+                    if request.is_alone:  # some writes may be stored already
                         raise
                     outcomes.append((request, error))
                     continue

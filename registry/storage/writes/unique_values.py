@@ -62,6 +62,10 @@ class UniqueValues:
             if record.get(name) is not None:
                 self._add(resource, name, record)
 
+    def unmatched(self, writes: Iterable[Write]) -> list[Write]:
+        """Return the writes that merge, but not with a record as it is now."""
+        return [write for write in writes if write.merges and self.matching_id(write) is None]
+
     def matching_id(self, write: Write) -> int | None:
         """Return the id of the record that has one of the values of a write, None without one."""
         ids = (self._id(write.resource, *one) for one in write.unique_values.items())

@@ -91,6 +91,7 @@ class UnitOfWork:
         self._counters = counters
         self._values: UniqueValues | None = None  # if they are to be compared
         self._refusals: list[StorageError] = []
+        self._set_unique = set[RecordKey]()  # whose unique attributes are changed, but not stored
         self._time = current_time()
         self._histories = LinkHistories(transaction, graph, counters, self._records, self._time)
 
@@ -104,7 +105,7 @@ class UnitOfWork:
         keys = [request.key for request in requests if request.key is not None]
         await self._results.load(keys)
         values: dict[str, dict[str, set[int]]] = defaultdict(partial(defaultdict, set))
-        for write in (write for request in requests for write in request.writes):
+        for write in (write for request in requests for write in request.planned):
             for type_name, field_name, ids in _values_to_load(write):
                 values[type_name][field_name].update(ids)
         if any(map(attrgetter("compares_values"), requests)):
@@ -208,16 +209,8 @@ class UnitOfWork:
         self._histories.savepoint()
         if request.key and (stored := self._results.get(request.key)) is not None:
             return replayed(request.sent, stored)
-        results: list[WriteResult] = []
         try:
-            for part in request.parts:
-                if results:
-                    await self.flush([request])
-                size = max(sum(write.size for write in part), self._records.size)
-                if request.merges and self._values is not None:
-                    results += await self._merge(request, self._values, size)
-                else:
-                    results += await offload(partial(self._apply_all, part), size=size)
+            results = await self._apply_all(request)
             if request.changes_links:
                 await self._histories.add_request(request.author)
         except StorageError:
@@ -284,36 +277,44 @@ class UnitOfWork:
         else:
             await self._transaction.update(name, _statements(changes, resource))
 
-    async def _merge(
-        self, request: WriteRequest, values: UniqueValues, size: int
-    ) -> list[WriteResult]:
-        """Apply the writes of a request that merges. size: as for `offload`."""
-        writes = request.sent
-        new = [write for write in writes if write.merges and not values.matching_id(write)]
-        ids = await self._counters.assign(new, merging=True)
-        try:
-            results = await offload(partial(self._apply_all, writes, ids), size=size)
-        except NoId:
-            self._records.undo()
-            ids = await self._counters.assign(writes, merging=True)
-            results = await offload(partial(self._apply_all, writes, ids), size=size)
-        request.writes = [result.write for result in results]
+    async def _apply_all(self, request: WriteRequest) -> list[WriteResult]:
+        writes, results, ids = request.planned, list[WriteResult](), dict[int, int]()
+        if request.merges and self._values is not None:
+            new = writes if request.needs_ids else self._values.unmatched(writes)
+            ids = await self._counters.assign(new, merging=True)
+        while rest := writes[len(results) :]:
+            if results and not request.is_alone:
+                raise TransactionConflict
+            if results:
+                await self.flush([request])
+            size = max(sum(write.size for write in rest), self._records.size)
+            try:
+                results += await offload(partial(self._apply_part, rest, ids), size=size)
+            except NoId as error:
+                request.needs_ids = True
+                raise TransactionConflict from error
+            if request.merges:
+                request.writes = [result.write for result in results]
         return results
 
-    def _apply_all(
-        self, writes: Sequence[Write], ids: dict[int, int] | None = None
-    ) -> list[WriteResult]:
+    def _apply_part(self, writes: Sequence[Write], ids: dict[int, int]) -> list[WriteResult]:
         """Apply writes, and go on after one that is refused, so that all errors are reported.
 
-        ids: of new resources, by placeholder, of a request that merges; it gets those of others.
+        It ends before one that sets unique attributes of a resource once more, as the database only
+        compares the values that are stored. ids: by placeholder, those of resources that merging
+        creates; gets those that it updates.
         """
+        self._set_unique.clear()
         results: list[WriteResult] = []
         refusals = self._refusals = []
         for sent in writes:
             write = sent
-            if ids is not None and self._values is not None:
+            if self._values is not None:
                 write, errors = self._values.resolve(sent, ids)
                 refusals += errors
+            key = write.resource.type, write.target.id
+            if key in self._set_unique and self._changes_unique(key, write):
+                break
             try:
                 results.append(self._apply(write))
             except RecordNotFound as error:
@@ -321,6 +322,13 @@ class UnitOfWork:
         if refusals:
             raise RefusedWrites(refusals) if len(refusals) > 1 else refusals[0]
         return results
+
+    def _changes_unique(self, key: RecordKey, write: Write) -> bool:
+        attributes, record = write.change.attributes, self._records.get(key) or {}
+        return write.verb is Verb.REMOVE or any(
+            name in attributes and not is_same(attributes[name], record.get(name))
+            for name in write.resource.unique_attributes
+        )
 
     def _apply(self, write: Write) -> WriteResult:
         resource, id_, change = write.resource, write.target.id, write.change
@@ -346,9 +354,10 @@ class UnitOfWork:
             self._link(resource, id_, change, {})
         else:
             self._update(write, id_, before or {})
-        if write.sets_unique:
-            self._records.write_last(key)
         after = self._records.get(key)
+        if after is not before and write.sets_unique:
+            self._records.write_last(key)
+            self._set_unique.add(key)
         if self._values is not None and after is not None:
             self._values.update(resource, after)
         return WriteResult(write, after or before or {}, is_changed=after is not before)
@@ -437,7 +446,7 @@ def _compares_again(request: WriteRequest, resource: ResourceType, rejected: Wri
 
     A few times, as others may store one meanwhile.
     """
-    request.compare_values()
+    request.compares_values = True
     request.rejections += 1
     is_known = taken_attribute(rejected.error, resource) in resource.unique_attributes
     return is_known and request.rejections < _MAX_REJECTIONS

@@ -70,15 +70,15 @@ def replayed(writes: Sequence[Write], records: Sequence[Record]) -> list[WriteRe
 class WriteRequest:
     """The writes of one request, which succeed or fail together.
 
-    sent: with placeholders. writes: with the ids that replace them; if the request merges, only
-    once it is applied. key: that under which the results are stored. rolls_back: whether nothing is
-    stored in the end. records: those that it is known to write, or to refer to. parts: the writes,
-    divided so that none sets unique attributes of a resource twice, as only the values that are
-    stored are compared. size: the number of resources that it names. is_alone: whether it has a
-    transaction of its own. compares_values: whether the unit of work compares the values of unique
-    attributes, before the database does. rejections: how often that has rejected one nevertheless.
-    has_begun: whether it is completed even if its caller is cancelled. since: when it arrived.
-    result: what its caller waits for.
+    sent: with placeholders. writes: with the ids that replace them; if the request merges, what it
+    did when it was applied last. key: that under which the results are stored. rolls_back: whether
+    nothing is stored in the end. records: those that it is known to write, or to refer to. size:
+    the number of resources that it names. is_alone: whether it has a transaction of its own.
+    compares_values: whether the unit of work compares the values of unique attributes, before the
+    database does. rejections: how often that has rejected one nevertheless. needs_ids: whether each
+    addition that merges needs an id, as an earlier write may be in its way. has_begun: whether it
+    is completed even if its caller is cancelled. since: when it arrived. result: what its caller
+    waits for.
     """
 
     def __init__(
@@ -94,6 +94,7 @@ class WriteRequest:
         self.key = key
         self.rolls_back = rolls_back
         self.rejections = 0
+        self.needs_ids = False
         self.size = sum(write.size for write in writes)
         self.has_begun = False
         self.since = perf_counter()
@@ -113,15 +114,9 @@ class WriteRequest:
             self.records -= {(one.resource.type, one.target.id) for one in writes if one.merges}
             self.records.update(_values(writes))
         self.compares_values = self.merges
-        self.parts = [writes] if self.merges else list(_parts(writes))
-        self.is_alone = is_large(writes) or len(self.parts) > 1 or rolls_back
+        self.is_alone = is_large(writes) or rolls_back
         if key is not None:
             self.records.add((_KEYS, key.id))
-
-    def compare_values(self) -> None:
-        """Let the unit of work compare the values, write by write."""
-        if not self.compares_values:
-            self.compares_values, self.parts = True, [self.writes]
 
     def succeed(self, results: list[WriteResult], time: Timestamp | None) -> None:
         """Answer the caller, unless it was cancelled. time: that of the commit."""
@@ -148,9 +143,14 @@ class WriteRequest:
         )
 
     @property
+    def planned(self) -> Sequence[Write]:
+        """The writes as they are known before they are applied."""
+        return self.sent if self.merges else self.writes
+
+    @property
     def changes_links(self) -> bool:
         """Whether it may change links."""
-        return any(one.change.linkages or one.verb is Verb.REMOVE for one in self.writes)
+        return any(one.change.linkages or one.verb is Verb.REMOVE for one in self.sent)
 
     @property
     def author(self) -> str | None:
@@ -182,17 +182,3 @@ def _values(writes: Sequence[Write]) -> Iterator[RecordKey]:
 def is_large(writes: Sequence[Write]) -> bool:
     """Whether the writes of a request are a large transaction."""
     return sum(write.size for write in writes) > _MAX_SMALL
-
-
-def _parts(writes: Sequence[Write]) -> Iterator[list[Write]]:
-    part: list[Write] = []
-    unique = set[tuple[str, int | None]]()
-    for write in writes:
-        if write.sets_unique:
-            target = (write.resource.type, write.target.id)
-            if target in unique:
-                yield part
-                part, unique = [], set()
-            unique.add(target)
-        part.append(write)
-    yield part

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -51,6 +52,8 @@ def test_a_fleet_with_own_types_is_imported_exported_and_checked(
     header, *rows = exported.read_text("utf-8-sig").splitlines()
     assert header == "id,serial,model,asset_tag,status,bought,price,owner.id"
     assert len(rows) == ROWS / 3
+    (path,) = re.findall(r"`GET (/phones\?[^`]+)`", (ROOT / "docs/types.md").read_text())
+    assert service.request(path)["data"] == []
     run("export", "--type", "phone_owner_period", tmp_path / "periods.csv")
     assert "consistent" in run("check").stderr
     run("token", "create", "--name", "phones", "--scope", "phones:read")

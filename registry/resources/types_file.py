@@ -4,7 +4,7 @@ import datetime
 import decimal
 import json
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
@@ -164,11 +164,12 @@ def _has(tables: Any, path: DeclarationPath) -> bool:
 
 def _declared(tables: Table) -> tuple[ResourceType, ...]:
     """Return the types of this package and of parsed tables. Raises InvalidDeclaration."""
-    types = {one.type: one for one in RESOURCES}
+    types, existing = {one.type: one for one in RESOURCES}, Graph(RESOURCES)
     for name, table in tables.items():
         if not isinstance(table, dict):
             raise InvalidDeclaration(f"`{name}` is no type: declare one as [{name}]", name)
-        types[name] = _with_attributes(name, table, types.get(name))
+        taken = existing[name].relationships.keys() if name in types else ()
+        types[name] = _with_attributes(name, table, types.get(name), taken)
     for name, table in tables.items():
         # After all attributes, as histories copy some of the targets.
         links = tuple(_link(types, name, *one) for one in table.items() if _is_link(one[1]))
@@ -176,8 +177,13 @@ def _declared(tables: Table) -> tuple[ResourceType, ...]:
     return tuple(types.values())
 
 
-def _with_attributes(name: str, table: Table, existing: ResourceType | None) -> ResourceType:
-    """Return a type with the attributes of its table: a new one, or one of this package."""
+def _with_attributes(
+    name: str, table: Table, existing: ResourceType | None, relationships: Iterable[str]
+) -> ResourceType:
+    """Return a type with the attributes of its table: a new one, or one of this package.
+
+    relationships: the names of those that it has.
+    """
     fields = dict(table)
     if existing is None:
         collection = fields.pop("collection", None)
@@ -191,7 +197,7 @@ def _with_attributes(name: str, table: Table, existing: ResourceType | None) -> 
     elif "collection" in fields:
         reason = f"the collection of {name} is {existing.collection}: leave it out"
         raise InvalidDeclaration(reason, name, "collection")
-    taken = {*existing.attributes, *(link.name for link in existing.links)}
+    taken = {*existing.attributes, *relationships}
     for field in fields:
         if field in taken:
             raise InvalidDeclaration(f"{name}.{field} exists: choose another name", name, field)

@@ -51,7 +51,7 @@ class ResourceChange:
 
     op: str
     resource: Resource
-    position: str | None
+    position: str
     meta: Document
 
 
@@ -165,8 +165,9 @@ class Client(Transport):
                         data = change.get("data") or change["ref"]
                         (resource,) = linked_resources({"data": data})
                         op, meta = change["op"], change.get("meta", {})
-                    after = position if number == len(changes) else after
-                    yield ResourceChange(op, resource, after, meta)
+                    is_last = number == len(changes)
+                    before = position if after is None else after
+                    yield ResourceChange(op, resource, position if is_last else before, meta)
                 after = position
 
     async def follow(

@@ -38,13 +38,9 @@ _MAX_BYTES = 2**26
 _EVENT_BYTES = 2**20
 """Of an event of the change feed, which may be twice as long."""
 
-_KINDS: Mapping[Any, type[RegistryError]] = {
-    "invalid_position": Gone,
-    "position_expired": Gone,
-    "precondition_failed": Conflict,
-    "value_taken": Conflict,
-}
-"""The errors for codes."""
+_GONE = {"invalid_position", "position_expired"}
+_CONFLICT = {"precondition_failed", "value_taken"}
+"""Codes of errors."""
 
 _LOST = (TimeoutError, ClientError, OSError)
 
@@ -186,11 +182,11 @@ async def _read(path: str, response: ClientResponse) -> Any:
     if response.status // 100 == 2:
         return document
     location, code = response.headers.get(hdrs.LOCATION), member(document, "errors", 0, "code")
-    detail = member(document, "errors", 0, "detail") or (
-        location and f"nothing is sent to {location}"
-    )
+    target = location and f"nothing is sent to {location}"
+    detail = member(document, "errors", 0, "detail") or target
     message = f"/{path} failed with status {response.status}{f': {detail}' if detail else ''}"
-    raise _KINDS.get(code, RegistryError)(message, response.status, response.headers, document)
+    kind = Gone if code in _GONE else Conflict if code in _CONFLICT else RegistryError
+    raise kind(message, response.status, response.headers, document)
 
 
 def _unreachable(error: Exception) -> RegistryError:

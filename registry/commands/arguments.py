@@ -7,9 +7,8 @@ from itertools import chain
 from pathlib import PurePath
 from typing import TypeVar
 
-from yarl import URL
-
 from registry.client import Client, RegistryError
+from registry.client.transport import base_url
 from registry.installation import program
 from registry.model.graph import Graph
 from registry.settings import (
@@ -94,7 +93,7 @@ def client_parser(command: str, description: str, arguments: str = "[OPTIONS]") 
     parser = command_parser(command, description, arguments, _OF_CLIENTS)
     shown = f"base URL of the service [{_URL}, default: {_DEFAULT_URL}]"
     default = os.environ.get(_URL) or _DEFAULT_URL
-    parser.add_argument("--url", metavar="URL", type=base_url, default=default, help=shown)
+    parser.add_argument("--url", metavar="URL", type=checked(base_url), default=default, help=shown)
     add_setting(parser, _TYPES)
     return parser
 
@@ -135,12 +134,3 @@ def checked(parse: Callable[[str], _Value]) -> Callable[[str], _Value]:
             raise argparse.ArgumentTypeError(str(error)) from None
 
     return parse_argument
-
-
-@checked
-def base_url(text: str) -> str:
-    """Return a base URL without a slash at its end."""
-    url = URL(text)
-    if url.scheme not in {"http", "https"} or not url.host or url.query_string or url.fragment:
-        raise ValueError(f"{text!r} is not a base URL such as {_DEFAULT_URL}")
-    return text.rstrip("/")

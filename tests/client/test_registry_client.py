@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import sys
 from collections.abc import AsyncIterator
@@ -23,6 +24,7 @@ from tests.conftest import Grant, Serve
 from tests.support import Api
 from tests.system.service import ROOT, TIMEOUT
 
+ADDRESS = "http://127.0.0.1:8080"
 PAGE = (ROOT / "docs/client.md").read_text()
 
 
@@ -50,22 +52,36 @@ async def serials(registry: Client, **query: Any) -> list[str]:
     return [one["serial"] async for one in registry.list("computer", **query)]
 
 
-async def test_the_page_on_the_client_is_right(unique_api: Api, tmp_path: Path) -> None:
+@pytest.fixture
+def page_program(unique_api: Api, tmp_path: Path) -> Path:
+    """The program on the page, with all examples."""
     program, *steps = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     body = "".join(f"{' ' * 8}{line}\n" for step in steps for line in step.splitlines())
     file = tmp_path / "program.py"
-    file.write_text(
-        program.replace("http://127.0.0.1:8080", unique_api.origin).replace("        ...\n", body)
-    )
+    file.write_text(program.replace(ADDRESS, unique_api.origin).replace("        ...\n", body))
+    return file
+
+
+async def output(*command: str | Path) -> str:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
-        file,
+        *command,
         cwd=ROOT,
-        env={"PYTHONPATH": str(ROOT)},
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
         stdout=asyncio.subprocess.PIPE,
     )
     printed, _ = await asyncio.wait_for(process.communicate(), TIMEOUT)
-    assert printed.decode() == "".join(re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL))
+    return printed.decode()
+
+
+async def test_the_page_on_the_client_is_right(page_program: Path) -> None:
+    shown = "".join(re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL))
+    assert await output(page_program) == shown
+
+
+@pytest.mark.slow
+async def test_the_page_on_the_client_has_the_right_types(page_program: Path) -> None:
+    assert (await output("-m", "mypy", "--strict", page_program)).startswith("Success")
 
 
 async def test_resources_lead_to_what_is_included(registry: Client, ada: Resource) -> None:

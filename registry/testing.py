@@ -24,7 +24,6 @@ from registry.http.error_responses import error_response
 from registry.http.server import Runner
 from registry.mongod import embedded
 from registry.settings import Settings
-from registry.start_error import StartError
 from registry.storage import COLLECTION as TOKENS
 
 _Result = TypeVar("_Result")
@@ -198,8 +197,10 @@ class _Session:
                         await self._end.wait()
                         if self._next:
                             await (await self._next).cleanup()
-        except StartError as error:
-            started.set_exception(error)
+        except BaseException as error:
+            if started.done():
+                raise
+            started.set_exception(error)  # in the thread that waits for it
 
 
 _session = cache(_Session)

@@ -107,6 +107,20 @@ async def test_a_page_that_breaks_off_is_read_again(serve: Callable[..., Any]) -
     assert await names(registry) == ["Hopper"]
 
 
+async def test_a_server_that_does_not_respond_is_not_waited_for(
+    unused_tcp_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def only_read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    monkeypatch.setattr(transport, "_TIMEOUT_SECONDS", 0.1)
+    silent = await asyncio.start_server(only_read, "127.0.0.1", unused_tcp_port)
+    async with silent, Client(f"http://127.0.0.1:{unused_tcp_port}") as registry:
+        with pytest.raises(RegistryError, match=r"no response from the service within 0\.1 s"):
+            await names(registry)
+
+
 async def test_a_creation_is_repeated_with_its_key(serve: Callable[..., Any]) -> None:
     created = response({"data": PERSON}, 'ETag: "1"', status=201)
     script, registry = await serve(response(ENTRY), b"", created, b"", b"", b"")

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 import pytest
 
 from registry.client import Client, RegistryError, UnexpectedResponse, transport
-
-Serve = Callable[..., Awaitable["Script"]]
 
 ENTRY = {"meta": {"collections": {"person": "http://elsewhere.example/a/persons"}}}
 PERSON = {"type": "person", "id": "1", "attributes": {"last_name": "Hopper"}}
@@ -28,39 +27,49 @@ def response(content: Any, *headers: str, status: int = 200, length: int = 0) ->
 
 
 class Script:
-    """A server that gives one response after the other, and then closes each connection."""
+    """A server that gives one response per connection, and in the end none."""
 
     def __init__(self, *responses: bytes) -> None:
         self._responses = list(responses)
+        self._writers: list[asyncio.StreamWriter] = []
         self.requests: list[str] = []
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode()
-        if length := re.search(r"(?i)content-length: (\d+)", head):
-            await reader.readexactly(int(length[1]))
-        self.requests.append(head)
-        writer.write(self._responses.pop(0))
+        self._writers.append(writer)
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            if length := re.search(r"(?i)content-length: (\d+)", head):
+                await reader.readexactly(int(length[1]))
+            self.requests.append(head)
+            if not self._responses:
+                await reader.read()
+            else:
+                writer.write(self._responses.pop(0))
         writer.close()
+
+    async def close(self) -> None:
+        """Close all connections, before the event loop of the test is closed."""
+        for writer in self._writers:
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
 
 
 @pytest.fixture
 async def serve(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Callable[..., Any]]:
     """Return a function that starts a server with a script, and returns both it and a client."""
     monkeypatch.setattr(transport, "DELAYS", (0, 0))
-    servers, clients = list[asyncio.Server](), list[Client]()
+    async with AsyncExitStack() as stack:
 
-    async def start(*responses: bytes) -> tuple[Script, Client]:
-        script = Script(*responses)
-        servers.append(await asyncio.start_server(script.handle, "127.0.0.1", 0))
-        host, port = servers[-1].sockets[0].getsockname()
-        clients.append(Client(f"http://{host}:{port}"))
-        return script, clients[-1]
+        async def start(*responses: bytes) -> tuple[Script, Client]:
+            script = Script(*responses)
+            server = await asyncio.start_server(script.handle, "127.0.0.1", 0)
+            stack.callback(server.close)
+            stack.push_async_callback(script.close)
+            host, port = server.sockets[0].getsockname()
+            return script, await stack.enter_async_context(Client(f"http://{host}:{port}"))
 
-    yield start
-    for client in clients:
-        await client.__aexit__()
-    for server in servers:
-        server.close()
+        yield start
 
 
 async def names(registry: Client) -> list[str]:
@@ -108,17 +117,12 @@ async def test_a_page_that_breaks_off_is_read_again(serve: Callable[..., Any]) -
 
 
 async def test_a_server_that_does_not_respond_is_not_waited_for(
-    unused_tcp_port: int, monkeypatch: pytest.MonkeyPatch
+    serve: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def only_read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read()
-        writer.close()
-
     monkeypatch.setattr(transport, "_TIMEOUT_SECONDS", 0.1)
-    silent = await asyncio.start_server(only_read, "127.0.0.1", unused_tcp_port)
-    async with silent, Client(f"http://127.0.0.1:{unused_tcp_port}") as registry:
-        with pytest.raises(RegistryError, match=r"no response from the service within 0\.1 s"):
-            await names(registry)
+    _, registry = await serve()
+    with pytest.raises(RegistryError, match=r"no response from the service within 0\.1 s"):
+        await names(registry)
 
 
 async def test_a_creation_is_repeated_with_its_key(serve: Callable[..., Any]) -> None:

@@ -236,10 +236,11 @@ class ValuesFit(Rule):
         """Return the number of violations, the first ids and the reason of the first, in a line."""
         ids = ", ".join(str(one.id) for one in found.listed[:_MAX_IDS])
         more = f" and {found.total - _MAX_IDS:,} more" if found.total > _MAX_IDS else ""
-        counted = f"{found.total:,} stored {self._resource.collection}"
-        place = f"{self._resource.type}.{self._name}"
+        resource = self._resource
+        name = resource.type if found.total == 1 else resource.collection
+        stored = f"the stored values of {found.total:,} {name} (ids {ids}{more})"
         reason = found.listed[0].reason.rstrip(".")
-        return f"{counted} do not fit {place} (ids {ids}{more}): {reason}"
+        return f"{resource.type}.{self._name} does not fit {stored}: {reason}"
 
 
 def _form(resource: ResourceType, name: str) -> list[Any]:

@@ -157,15 +157,15 @@ TWO = '[computer]\nx = "text"\n'
         (
             TWO,
             '[computer]\nx = "integer"',
-            "1 stored computers do not fit computer.x (ids 2): x is",
+            "computer.x does not fit the stored values of 1 computer (ids 2): x is",
         ),
-        (TWO, '[computer]\nx = {enum = ["b"]}', "computer.x (ids 2): Not one of b"),
-        (TWO, '[computer]\nx = "date"', "computer.x (ids 2): Not a date such as"),
-        (TWO, '[computer]\nx = "email"', "computer.x (ids 2): Not a valid e-mail address"),
+        (TWO, '[computer]\nx = {enum = ["b"]}', "of 1 computer (ids 2): Not one of b;"),
+        (TWO, '[computer]\nx = "date"', "(ids 2): Not a date such as"),
+        (TWO, '[computer]\nx = "email"', "(ids 2): Not a valid e-mail address"),
         (
             TWO,
             '[computer]\nx = {type = "text", required = true}',
-            "7 stored computers do not fit computer.x (ids 1, 3, 4, 5, 6 and 2 more): x is missing",
+            "of 7 computers (ids 1, 3, 4, 5, 6 and 2 more): x is missing",
         ),
         (PHONES, PHONES.replace('"person"', '"computer"'), "(ids 1): it leads to a person"),
         (

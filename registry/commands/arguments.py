@@ -85,7 +85,8 @@ def declared_graph(arguments: Sequence[str]) -> Graph:
     add_setting(parser, _TYPES)
     given, _ = parser.parse_known_args(arguments)
     flags = [part for text in given.types or () for part in (flag(_TYPES), text)]
-    return parse_settings(flags, {variable(_TYPES): os.environ.get(variable(_TYPES), "")}).graph
+    variables = [variable(name) for name in (_TYPES, "unique")]
+    return parse_settings(flags, {name: os.environ.get(name, "") for name in variables}).graph
 
 
 def client_parser(command: str, description: str, arguments: str = "[OPTIONS]") -> Parser:

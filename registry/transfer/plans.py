@@ -104,15 +104,12 @@ class Plan:
 
     def _linkage(self, row: Row, target: Mention) -> Document | None:
         """Return the data of a relationship, None if a dry run would create the target."""
-        if target.key is None:
-            return {"type": target.type, ID: target.id}
-        found = self._find(row, target)
+        found, key = self._find(row, target), target.key
+        if key is None or (found is None and target.id is not None):
+            return {"type": target.type, ID: target.id}  # the service knows whether it is stored
         if found is None and target.lid is not None:
             reason = f"no earlier line has the {target.type} {target.lid}"
             raise InvalidRow(row.line, (target.prefix[:-1], reason))
-        if found is None and target.id is not None:
-            reason = f"no {target.type} {target.id} is stored"
-            raise InvalidRow(row.line, (f"{target.prefix}{ID}", reason))
         if found is None:
             attributes = self._graph[target.type].attributes
             required = [name for name, one in attributes.items() if one.required]
@@ -120,8 +117,8 @@ class Plan:
             missing = [name for name in required if name not in target.values]
             if missing:
                 raise InvalidRow(row.line, *((target.prefix + name, reason) for name in missing))
-            found = self._own[target.key] = self._create(row, target)
-        known, names = found.get("attributes") or {}, target.key[1]
+            found = self._own[key] = self._create(row, target)
+        known, names = found.get("attributes") or {}, key[1]
         origin = f"{target.type} {found[ID]}" if found.get(ID) else "an earlier row"
         defects = [
             (f"{target.prefix}{name}", f"{origin} has {known.get(name)!r}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 
@@ -192,7 +193,7 @@ async def test_a_dry_run_lists_errors_and_stores_nothing(api: Api, import_text: 
     assert [line.split(" Length")[0].split(" Not")[0] for line in dry.errors] == [
         "line 5, column owner.email:",
         "line 702, column owner: There is no `person` with the id `999`.",
-        "line 703, column owner.id: no person 998 is stored",
+        "line 703, column owner: There is no `person` with the id `998`.",
         "line 1402, column serial:",
     ]
     created = "created 1,496 persons and 1,496 computers"
@@ -301,6 +302,19 @@ async def test_a_unique_attribute_is_the_key_and_a_taken_value_is_reported(
     done = await run(*command)
     assert done.errors == dry.errors
     assert await fleet(api) == {"A-1": "Ada Lovelace", "A-3": None}
+
+
+async def test_two_imports_at_once_create_unique_rows_once(
+    serve: Serve, settings: Settings, run: RunCommand, tmp_path: Path
+) -> None:
+    unique = ("computer.serial", "person.email")
+    api, path = await serve(settings=replace(settings, unique=unique)), tmp_path / "fleet.csv"
+    path.write_text(inventory(2_000, 700))
+    command = ("import", "--url", api.origin, "--type", "computer", path)
+    imports = [run(*command, REGISTRY_UNIQUE=",".join(unique)) for _ in range(2)]
+    assert [done.status for done in await asyncio.gather(*imports)] == [0, 0]
+    assert len(await fleet(api)) == 2_000
+    assert len(await emails(api)) == 700
 
 
 async def test_hundreds_of_rejected_rows_are_reported(api: Api, import_text: RunCommand) -> None:

@@ -79,6 +79,9 @@ export class App {
     document.addEventListener("keydown", (event) => this.#key(event, box))
     document.addEventListener("dragover", (event) => event.preventDefault())
     document.addEventListener("drop", (event) => this.#drop(event))
+    window.addEventListener("unhandledrejection", ({ reason }) => {
+      if (!isAborted(reason)) announce(reason.message, { isError: true })
+    })
     window.addEventListener("hashchange", () => this.#follow())
     window.addEventListener("beforeunload", (event) => this.#isDirty && event.preventDefault())
     box.input.focus()

@@ -276,6 +276,7 @@ export class Card {
   #edit() {
     const { app, type, resource } = this
     if (!resource) return
+    if (this.#inputs) return this.#inputs.focus()
     const inputs = new Inputs(app, type, resource.attributes)
     this.#inputs = inputs
     const save = h("button", { class: "primary" }, texts.save)

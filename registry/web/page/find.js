@@ -94,6 +94,7 @@ export class FindBox {
     this.input = h("input", {
       id,
       type: "search",
+      enterkeyhint: "search",
       role: "combobox",
       dir: "auto",
       "aria-label": label,

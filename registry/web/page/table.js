@@ -312,7 +312,7 @@ export class Table {
 
 /** @param {string} order */
 function arrow(order) {
-  return order === "ascending" ? " ↑" : " ↓"
+  return order === "ascending" ? "↑" : "↓"
 }
 
 /** @param {Filter} [filter] */

@@ -1,7 +1,7 @@
 /** The access token: asking for it, keeping it, and what it allows. */
 
 import { Failure } from "./api.js"
-import { button, byId, h, openDialog } from "./dom.js"
+import { button, buttons, byId, h, openDialog } from "./dom.js"
 import { texts } from "./texts.js"
 
 /** @typedef {import("./app.js").App} App */
@@ -49,7 +49,12 @@ export async function requireAccess(app, help) {
  */
 function askForToken(app, help) {
   return new Promise((resolve) => {
-    const input = h("input", { id: "token", type: "password", autocomplete: "off", spellcheck: "false" })
+    const input = h("input", {
+      id: "token",
+      type: "password",
+      autocomplete: "off",
+      spellcheck: "false",
+    })
     const keep = h("input", { id: "keep", type: "checkbox" })
     const error = h("p", { role: "alert", class: "error", id: "token-error" })
     input.setAttribute("aria-describedby", error.id)
@@ -76,7 +81,7 @@ function askForToken(app, help) {
       h("p", {}, help),
       h("div", { class: "field" }, h("label", { for: "token" }, texts.token), input, error),
       h("label", { class: "check", for: "keep" }, keep, texts.tokenKeep),
-      h("div", { class: "buttons" }, h("button", { class: "primary" }, texts.tokenEnter)),
+      buttons(h("button", { class: "primary" }, texts.tokenEnter)),
     )
     let isDone = false
     const dialog = openDialog(texts.tokenTitle, [form], { mayClose: () => isDone })
@@ -110,7 +115,7 @@ export function showAccess(app, access) {
         h("dt", {}, texts.mayWrite),
         h("dd", {}, list(access.write)),
       ),
-      h("div", { class: "buttons" }, button(texts.tokenForget, forget)),
+      buttons(button(texts.tokenForget, forget)),
     ])
   }
   byId("access").replaceChildren(button(texts.access(access.name), open, { class: "quiet" }))

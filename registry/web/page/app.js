@@ -4,7 +4,7 @@ import { askAgain, requireAccess, showAccess } from "./access.js"
 import { Api, Failure, isAborted } from "./api.js"
 import { Card } from "./card.js"
 import { describe } from "./description.js"
-import { announce, button, byId, h, refocus } from "./dom.js"
+import { announce, announceFailure, button, byId, h, refocus } from "./dom.js"
 import { follow } from "./feed.js"
 import { FindBox } from "./find.js"
 import { askToLeave } from "./form.js"
@@ -80,7 +80,7 @@ export class App {
     document.addEventListener("dragover", (event) => event.preventDefault())
     document.addEventListener("drop", (event) => this.#drop(event))
     window.addEventListener("unhandledrejection", ({ reason }) => {
-      if (!isAborted(reason)) announce(reason.message, { isError: true })
+      if (!isAborted(reason)) announceFailure(reason)
     })
     window.addEventListener("hashchange", () => this.#follow())
     window.addEventListener("beforeunload", (event) => this.#isDirty && event.preventDefault())
@@ -100,7 +100,8 @@ export class App {
    */
   #key(event, box) {
     const target = /** @type {HTMLElement} */ (event.target)
-    const isTyping = target.matches("input, select, textarea") || document.querySelector("dialog[open]")
+    const isTyping =
+      target.matches("input, select, textarea") || document.querySelector("dialog[open]")
     if (event.key !== "/" || isTyping || event.ctrlKey || event.metaKey || event.altKey) return
     event.preventDefault()
     box.input.focus()
@@ -135,7 +136,11 @@ export class App {
    * @param {URLSearchParams} [state]
    */
   address(path, state = new URLSearchParams()) {
-    const query = state.toString().replaceAll("%5B", "[").replaceAll("%5D", "]").replaceAll("%2C", ",")
+    const query = state
+      .toString()
+      .replaceAll("%5B", "[")
+      .replaceAll("%5D", "]")
+      .replaceAll("%2C", ",")
     return `#${path}${query ? "?" : ""}${query}`
   }
 
@@ -208,7 +213,9 @@ export class App {
     const [path, query] = location.hash.slice(1).split("?")
     const [collection, id, link] = path.split("/").filter(Boolean)
     const state = new URLSearchParams(query)
-    const type = collection ? this.types.find((one) => one.path === `/${collection}`) : this.types[0]
+    const type = collection
+      ? this.types.find((one) => one.path === `/${collection}`)
+      : this.types[0]
     if (!type) throw new Failure(this.types.length > 0 ? 404 : 403)
     if (id && !/^[0-9]+$/.test(id)) throw new Failure(404)
     if (!id) return new List(this, type, type.path, state, signal)
@@ -238,7 +245,8 @@ export class App {
   #markType() {
     const path = location.hash.slice(1).split(/[?/]/)[1]
     for (const link of byId("types").querySelectorAll("a")) {
-      const isShown = link.hash === `#/${path ?? ""}` || (!path && link === byId("types").firstElementChild)
+      const isShown =
+        link.hash === `#/${path ?? ""}` || (!path && link === byId("types").firstElementChild)
       if (isShown) link.setAttribute("aria-current", "page")
       else link.removeAttribute("aria-current")
     }
@@ -248,12 +256,16 @@ export class App {
 /** Read the description of the registry, and start. */
 async function start() {
   try {
-    const response = await new Api().fetch("GET", "/api/swagger/openapi.json", { accept: "application/json" })
+    const response = await new Api().fetch("GET", "/api/swagger/openapi.json", {
+      accept: "application/json",
+    })
     await new App(describe(await response.json())).start()
   } catch (error) {
     const again = button(texts.tryAgain, () => location.reload(), { class: "primary" })
     const text = h("p", {}, /** @type {Error} */ (error).message)
-    byId("main").replaceChildren(h("section", { class: "blank", role: "alert" }, h("h1", {}, texts.failed), text, again))
+    byId("main").replaceChildren(
+      h("section", { class: "blank", role: "alert" }, h("h1", {}, texts.failed), text, again),
+    )
   }
 }
 

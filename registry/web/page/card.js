@@ -2,7 +2,8 @@
 
 import { Failure } from "./api.js"
 import { fieldsWithNames, nameOf } from "./description.js"
-import { announce, ask, button, h, isBusy, openDialog, whileBusy } from "./dom.js"
+import { announce, announceFailure, ask, button, buttons, grid, h } from "./dom.js"
+import { isBusy, openDialog, whileBusy } from "./dom.js"
 import { FindBox } from "./find.js"
 import { Inputs, askToLeave, openCreation } from "./form.js"
 import { linkTo, Table } from "./table.js"
@@ -11,6 +12,7 @@ import { plain, shown } from "./values.js"
 
 /** @typedef {import("./app.js").App} App */
 /** @typedef {import("./description.js").Type} Type */
+/** @typedef {import("./description.js").Attribute} Attribute */
 /** @typedef {import("./description.js").Relationship} Relationship */
 /** @typedef {import("./api.js").Resource} Resource */
 /** @typedef {import("./api.js").Identifier} Identifier */
@@ -72,7 +74,8 @@ export class Card {
    * @param {import("./feed.js").Change[]} changes
    */
   async update(changes) {
-    const isThis = (/** @type {Identifier} */ one) => one.type === this.type.name && one.id === this.id
+    const isThis = (/** @type {Identifier} */ one) =>
+      one.type === this.type.name && one.id === this.id
     const isLinked = (/** @type {Identifier} */ one) =>
       this.included?.some(({ type, id }) => type === one.type && id === one.id) ||
       this.#tables.some((table) => table.shows(one))
@@ -110,8 +113,17 @@ export class Card {
     const crumb = h("a", { href: `#${type.path}` }, type.plural)
     const heading = h("h1", { tabindex: "-1" }, h("bdi", {}, this.name))
     const actions = mayWrite ? h("div", { class: "actions" }, edit, remove) : null
-    const header = h("header", {}, h("div", {}, h("p", { class: "crumb" }, crumb), heading), actions)
-    this.element.replaceChildren(header, h("div", { class: "paper" }, this.facts, this.#authorship()), this.many)
+    const header = h(
+      "header",
+      {},
+      h("div", {}, h("p", { class: "crumb" }, crumb), heading),
+      actions,
+    )
+    this.element.replaceChildren(
+      header,
+      h("div", { class: "paper" }, this.facts, this.#authorship()),
+      this.many,
+    )
   }
 
   /** Return who has changed the resource, and when. */
@@ -140,8 +152,15 @@ export class Card {
     const mayWrite = link.writable && app.mayWrite(type.name) && app.mayWrite(link.target)
     const label = linked ? texts.change : texts.assign
     const named = (/** @type {string} */ verb) => ({ "aria-label": `${verb}: ${link.label}` })
-    const assign = button(label, () => this.#assign(link), { ...named(label), class: linked ? "" : "primary" })
-    const free = button(texts.takeBack, () => this.#change({ [link.name]: null }), named(texts.takeBack))
+    const assign = button(label, () => this.#assign(link), {
+      ...named(label),
+      class: linked ? "" : "primary",
+    })
+    const free = button(
+      texts.takeBack,
+      () => this.#change({ [link.name]: null }),
+      named(texts.takeBack),
+    )
     const buttons = mayWrite ? h("span", { class: "actions" }, assign, linked ? free : null) : null
     const shown = linkTo(app, type, link, resource, this.included ?? [])
     return [h("dt", {}, link.label), h("dd", { class: "link" }, h("span", {}, shown), buttons)]
@@ -187,20 +206,35 @@ export class Card {
    * @param {string} [target] the name of what it is linked to
    */
   async #change(links, target) {
-    const relationships = Object.fromEntries(Object.entries(links).map(([name, data]) => [name, { data }]))
-    const body = { data: { type: this.type.name, id: this.id, relationships } }
-    try {
-      await this.app.api.change("PATCH", this.path, { body, headers: { "If-Match": this.etag ?? "*" } })
-      const name = this.name ?? ""
-      announce(target ? texts.assigned(name, target) : texts.takenBack(name))
-    } catch (error) {
-      announce(/** @type {Error} */ (error).message, { isError: true })
-    }
-    await this.load().catch(() => {})
-    this.#focusHeading()
+    const entries = Object.entries(links).map(([name, data]) => [name, { data }])
+    const name = this.name ?? ""
+    const text = target ? texts.assigned(name, target) : texts.takenBack(name)
+    await this.#perform(() => this.#patch({ relationships: Object.fromEntries(entries) }), text)
   }
 
-  #focusHeading() {
+  /**
+   * Change the resource, unless somebody else has changed it.
+   * @param {object} members of the resource object
+   */
+  #patch(members) {
+    const data = { type: this.type.name, id: this.id, ...members }
+    const headers = { "If-Match": this.etag ?? "*" }
+    return this.app.api.change("PATCH", this.path, { body: { data }, headers })
+  }
+
+  /**
+   * Do something to the links of the resource, tell whether it worked, and read the card again.
+   * @param {() => Promise<unknown>} action
+   * @param {string} text
+   */
+  async #perform(action, text) {
+    try {
+      await action()
+      announce(text)
+    } catch (error) {
+      announceFailure(error)
+    }
+    await this.load().catch(() => {})
     this.element.querySelector("h1")?.focus()
   }
 
@@ -231,12 +265,23 @@ export class Card {
       })
     }
     const actions = mayWrite ? free : undefined
-    const table = new Table(app, target, path, state, this.signal, { hidden: this.type.name, size: ROWS, actions })
+    const table = new Table(app, target, path, state, this.signal, {
+      hidden: this.type.name,
+      size: ROWS,
+      actions,
+    })
     this.#tables.push(table)
     const add = mayWrite
-      ? button(texts.assign, () => this.#ask(`${this.name}: ${link.label}`, target, (one) => this.#member("POST", path, one)), {
-          "aria-label": `${texts.assign}: ${link.label}`,
-        })
+      ? button(
+          texts.assign,
+          () =>
+            this.#ask(`${this.name}: ${link.label}`, target, (one) =>
+              this.#member("POST", path, one),
+            ),
+          {
+            "aria-label": `${texts.assign}: ${link.label}`,
+          },
+        )
       : null
     const more = h("span", { class: "more" })
     const heading = h("header", {}, h("h2", {}, link.label), more, add)
@@ -261,15 +306,12 @@ export class Card {
   async #member(method, path, member) {
     const linkage = path.replace(/\/([^/]+)$/, "/relationships/$1")
     const type = /** @type {Type} */ (this.app.description.types.get(member.type))
-    const name = nameOf(type, member)
-    try {
-      await this.app.api.change(method, linkage, { body: { data: [{ type: member.type, id: member.id }] } })
-      announce(method === "POST" ? texts.assigned(name, this.name ?? "") : texts.takenBack(name))
-    } catch (error) {
-      announce(/** @type {Error} */ (error).message, { isError: true })
-    }
-    await this.load().catch(() => {})
-    this.#focusHeading()
+    const [name, own] = [nameOf(type, member), this.name ?? ""]
+    const body = { data: [{ type: member.type, id: member.id }] }
+    await this.#perform(
+      () => this.app.api.change(method, linkage, { body }),
+      method === "POST" ? texts.assigned(name, own) : texts.takenBack(name),
+    )
   }
 
   /** Show the form in place of the attributes. */
@@ -293,8 +335,13 @@ export class Card {
     const keydown = (/** @type {KeyboardEvent} */ event) => {
       if (event.key === "Escape") stop()
     }
-    const footer = h("div", { class: "buttons" }, button(texts.cancel, stop), save)
-    const form = h("form", { submit, keydown, novalidate: true, class: "facts" }, inputs.element, footer)
+    const footer = buttons(button(texts.cancel, stop), save)
+    const form = h(
+      "form",
+      { submit, keydown, novalidate: true, class: "facts" },
+      inputs.element,
+      footer,
+    )
     this.facts?.replaceWith(form)
     inputs.focus()
   }
@@ -315,18 +362,19 @@ export class Card {
   async #save(inputs, values) {
     const before = this.resource?.attributes ?? {}
     const changed = Object.entries(values).filter(([name, value]) => !isSame(value, before[name]))
-    const body = { data: { type: this.type.name, id: this.id, attributes: Object.fromEntries(changed) } }
     try {
       if (changed.length > 0) {
-        await this.app.api.change("PATCH", this.path, { body, headers: { "If-Match": this.etag ?? "*" } })
+        await this.#patch({ attributes: Object.fromEntries(changed) })
         announce(texts.saved)
       }
       await this.#read()
       this.#close()
     } catch (error) {
       const isConflict = error instanceof Failure && error.status === 412
-      if (isConflict) await this.#resolve(inputs, Object.fromEntries(changed)).catch((one) => inputs.show(one))
-      else if (error instanceof Failure && error.status === 404) inputs.message.textContent = texts.conflictGone
+      if (isConflict)
+        await this.#resolve(inputs, Object.fromEntries(changed)).catch((one) => inputs.show(one))
+      else if (error instanceof Failure && error.status === 404)
+        inputs.message.textContent = texts.conflictGone
       else inputs.show(error)
     }
   }
@@ -339,17 +387,19 @@ export class Card {
   async #resolve(inputs, mine) {
     await this.#read()
     const theirs = this.resource?.attributes ?? {}
-    const rows = this.type.attributes
-      .filter((one) => one.name in mine)
-      .map((one) => {
-        const choice = (/** @type {string} */ label, /** @type {any} */ value, /** @type {boolean} */ isMine) => {
-          const input = h("input", { type: "radio", name: one.name, value: String(isMine), checked: isMine })
-          return h("td", {}, h("label", { "aria-label": `${label}: ${plain(one, value)}` }, input, shown(one, value)))
-        }
-        const heading = h("th", { scope: "row" }, one.label)
-        return h("tr", {}, heading, choice(texts.yours, mine[one.name], true), choice(texts.theirs, theirs[one.name], false))
-      })
-    const heads = ["", texts.yours, texts.theirs].map((one) => h("th", { scope: "col" }, one))
+    /** @type {(one: Attribute, label: string, value: any, isMine: boolean) => Node} */
+    const choice = (one, label, value, isMine) => {
+      const state = { name: one.name, value: String(isMine), checked: isMine }
+      const input = h("input", { type: "radio", ...state })
+      const attributes = { class: "check", "aria-label": `${label}: ${plain(one, value)}` }
+      return h("label", attributes, input, shown(one, value))
+    }
+    const attributes = this.type.attributes.filter((one) => one.name in mine)
+    const rows = attributes.map((one) => [
+      one.label,
+      choice(one, texts.yours, mine[one.name], true),
+      choice(one, texts.theirs, theirs[one.name], false),
+    ])
     const author = this.#authorship()
     const submit = async (/** @type {Event} */ event) => {
       event.preventDefault()
@@ -362,9 +412,12 @@ export class Card {
       "form",
       { submit },
       h("p", {}, texts.conflictHelp),
-      h("table", { class: "compare" }, h("thead", {}, h("tr", {}, ...heads)), h("tbody", {}, ...rows)),
+      grid(["", texts.yours, texts.theirs], rows),
       author,
-      h("div", { class: "buttons" }, button(texts.cancel, () => dialog.close()), h("button", { class: "primary" }, texts.keepChosen)),
+      buttons(
+        button(texts.cancel, () => dialog.close()),
+        h("button", { class: "primary" }, texts.keepChosen),
+      ),
     )
     const dialog = openDialog(texts.conflictTitle, [form])
   }
@@ -372,7 +425,9 @@ export class Card {
   /** Ask, saying what happens to what is linked, and delete the resource. */
   async #delete() {
     const { app, type, name = "" } = this
-    const links = type.relationships.filter((one) => one.many && one.writable && app.mayRead(one.target))
+    const links = type.relationships.filter(
+      (one) => one.many && one.writable && app.mayRead(one.target),
+    )
     try {
       const linked = await Promise.all(links.map((one) => this.#loss(one)))
       const help = [...linked.filter(Boolean), texts.deleteFinal].map((one) => h("p", {}, one))
@@ -381,7 +436,7 @@ export class Card {
       announce(texts.gone(name))
       app.navigate(type.path, new URLSearchParams())
     } catch (error) {
-      announce(/** @type {Error} */ (error).message, { isError: true })
+      announceFailure(error)
       await this.load().catch(() => {})
     }
   }
@@ -392,7 +447,13 @@ export class Card {
    */
   async #loss(link) {
     const target = /** @type {Type} */ (this.app.description.types.get(link.target))
-    const table = new Table(this.app, target, `${this.path}/${link.name}`, new URLSearchParams(), this.signal)
+    const table = new Table(
+      this.app,
+      target,
+      `${this.path}/${link.name}`,
+      new URLSearchParams(),
+      this.signal,
+    )
     const count = await table.count()
     const back = target.relationships.find((one) => !one.many && one.target === this.type.name)
     if (count === 0 || !back) return ""
@@ -401,7 +462,7 @@ export class Card {
 }
 
 /** Formats a count as an attribute would be. */
-const COUNT = /** @type {import("./description.js").Attribute} */ ({ kind: "integer" })
+const COUNT = /** @type {Attribute} */ ({ kind: "integer" })
 
 /**
  * Return whether a value is what is stored: times are entered to the second.
@@ -410,6 +471,7 @@ const COUNT = /** @type {import("./description.js").Attribute} */ ({ kind: "inte
  */
 function isSame(value, stored) {
   const isTime = typeof stored === "string" && /^\d{4}-\d\d-\d\dT.*Z$/.test(stored)
-  if (isTime && value) return Math.floor(Date.parse(stored) / 1000) === Math.floor(Date.parse(value) / 1000)
+  if (isTime && value)
+    return Math.floor(Date.parse(stored) / 1000) === Math.floor(Date.parse(value) / 1000)
   return value === (stored ?? null)
 }

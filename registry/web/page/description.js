@@ -92,7 +92,10 @@ function typeAt(path, openapi) {
   const resolve = (schema) => {
     if (!schema?.$ref) return schema
     const steps = schema.$ref.split("/").slice(1)
-    return steps.reduce((/** @type {any} */ part, /** @type {string} */ step) => part[step], openapi)
+    return steps.reduce(
+      (/** @type {any} */ part, /** @type {string} */ step) => part[step],
+      openapi,
+    )
   }
   const { get, post } = openapi.paths[path]
   const content = get?.responses["200"].content ?? {}

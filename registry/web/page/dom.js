@@ -54,6 +54,28 @@ export function button(label, click, attributes = {}) {
   return h("button", { type: "button", click, ...attributes }, label)
 }
 
+/**
+ * Return a row of buttons, which ends a form or a dialog.
+ * @param {...Child} children
+ */
+export function buttons(...children) {
+  return h("div", { class: "buttons" }, ...children)
+}
+
+/**
+ * Return a table whose rows begin with a heading.
+ * @param {string[]} heads
+ * @param {Child[][]} rows
+ */
+export function grid(heads, rows) {
+  const head = h("tr", {}, ...heads.map((one) => h("th", { scope: "col" }, one)))
+  const body = rows.map(([first, ...others]) =>
+    h("tr", {}, h("th", { scope: "row" }, first), ...others.map((one) => h("td", {}, one))),
+  )
+  const table = h("table", {}, h("thead", {}, head), h("tbody", {}, ...body))
+  return h("div", { class: "scrolls" }, table)
+}
+
 let lastId = 0
 
 /** Return an id that no other element has. */
@@ -75,6 +97,14 @@ export function announce(text, { isError = false, link } = {}) {
   note.append(close)
   byId(isError ? "alerts" : "notes").replaceChildren(note)
   if (!isError) setTimeout(() => note.remove(), 8_000)
+}
+
+/**
+ * Tell everybody that something has failed.
+ * @param {unknown} error
+ */
+export function announceFailure(error) {
+  announce(/** @type {Error} */ (error).message, { isError: true })
 }
 
 /**
@@ -111,7 +141,9 @@ export function openDialog(title, content, { mayClose = () => true, isWide = fal
 export function refocus(element) {
   const text = element.textContent
   const others = [...document.querySelectorAll("main button, main a")]
-  const found = element.isConnected ? element : text && others.find((one) => one.textContent === text)
+  const found = element.isConnected
+    ? element
+    : text && others.find((one) => one.textContent === text)
   if (found instanceof HTMLElement) found.focus()
 }
 

@@ -70,7 +70,7 @@ async function run(api, follower, place, signal) {
 async function read(response, onEvents) {
   const reader = /** @type {ReadableStream<Uint8Array>} */ (response.body).getReader()
   const decoder = new TextDecoder()
-  for (let text = ""; ; ) {
+  for (let text = ""; ;) {
     const { done, value } = await reader.read()
     if (done) return
     const events = (text + decoder.decode(value, { stream: true })).split("\n\n")

@@ -19,7 +19,9 @@ const RESULTS_PER_TYPE = 6
  * @param {Type} type
  */
 function searched(type) {
-  const names = type.filters.filter((one) => one.operators.includes("contains")).map((one) => one.name)
+  const names = type.filters
+    .filter((one) => one.operators.includes("contains"))
+    .map((one) => one.name)
   return type.attributes.map((one) => one.name).filter((one) => names.includes(one))
 }
 
@@ -133,7 +135,9 @@ export class FindBox {
       this.#found = (await Promise.all(searches)).flat()
       this.#searched = text
       if (this.canCreate) {
-        this.#found.push(...this.types.map((type) => ({ type, resource: null, name: text, more: "" })))
+        this.#found.push(
+          ...this.types.map((type) => ({ type, resource: null, name: text, more: "" })),
+        )
       }
       this.#render(this.#found.length > 0 ? "" : texts.foundNothing)
     } catch (error) {

@@ -2,7 +2,7 @@
 
 import { Failure } from "./api.js"
 import { nameOf } from "./description.js"
-import { announce, ask, h, isBusy, newId, openDialog, whileBusy } from "./dom.js"
+import { announce, ask, buttons, h, isBusy, newId, openDialog, whileBusy } from "./dom.js"
 import { FindBox } from "./find.js"
 import { texts } from "./texts.js"
 import { controlFor, valueOf } from "./values.js"
@@ -39,7 +39,9 @@ export class Inputs {
       const control = controlFor({ ...attribute, required: isRequired }, value)
       this.#add(attribute.name, attribute.label, control, attribute.description, isRequired)
     }
-    const links = type.relationships.filter((one) => !one.many && one.writable && app.mayWrite(one.target))
+    const links = type.relationships.filter(
+      (one) => !one.many && one.writable && app.mayWrite(one.target),
+    )
     for (const link of this.isNew ? links : []) this.#addLink(link)
     this.message = h("p", { role: "alert", class: "error" })
     const all = [...this.#fields.values()].map((one) => one.element)
@@ -64,7 +66,14 @@ export class Inputs {
     const hint = description ? h("small", { id: hintId }, description) : null
     const error = h("p", { id: errorId, class: "error" })
     const shown = control.closest(".find") ?? control
-    const element = h("div", { class: "field" }, h("label", { for: id }, label, mark), shown, hint, error)
+    const element = h(
+      "div",
+      { class: "field" },
+      h("label", { for: id }, label, mark),
+      shown,
+      hint,
+      error,
+    )
     this.#fields.set(name, { element, error, control })
   }
 
@@ -87,8 +96,12 @@ export class Inputs {
 
   /** Return what is entered, as text to compare. */
   #state() {
-    const controls = [...this.#fields.values()].map((one) => /** @type {HTMLInputElement} */ (one.control))
-    return JSON.stringify(controls.map((one) => (one.type === "checkbox" ? one.checked : one.value)))
+    const controls = [...this.#fields.values()].map(
+      (one) => /** @type {HTMLInputElement} */ (one.control),
+    )
+    return JSON.stringify(
+      controls.map((one) => (one.type === "checkbox" ? one.checked : one.value)),
+    )
   }
 
   /** Whether something was entered that would be lost. */
@@ -136,7 +149,8 @@ export class Inputs {
     }
     for (const { name } of this.type.relationships) {
       const control = this.#fields.get(name)?.control
-      const isUnchosen = control instanceof HTMLInputElement && control.value.trim() && !this.#linked.has(name)
+      const isUnchosen =
+        control instanceof HTMLInputElement && control.value.trim() && !this.#linked.has(name)
       if (isUnchosen) invalid.push([name, texts.fieldUnchosen])
     }
     for (const [name, message] of invalid) this.#mark(name, [message])
@@ -243,7 +257,7 @@ export function openCreation(app, type, { onCreated, text = "" } = {}) {
     }).catch((error) => inputs.show(error))
   }
   const another = h("label", { class: "check", for: again.id }, again, texts.another)
-  const footer = h("div", { class: "buttons" }, onCreated ? null : another, create)
+  const footer = buttons(onCreated ? null : another, create)
   const form = h("form", { submit, novalidate: true }, holder, footer)
   const mayClose = () => !inputs.isDirty || askToLeave()
   const dialog = openDialog(texts.add(type.label), [form], { mayClose })

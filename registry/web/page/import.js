@@ -2,7 +2,7 @@
 
 import { Failure, isAborted, pause } from "./api.js"
 import { decode, parseCsv, unescaped } from "./csv.js"
-import { button, h, openDialog } from "./dom.js"
+import { button, buttons, grid, h, openDialog } from "./dom.js"
 import { labelOf } from "./description.js"
 import { texts } from "./texts.js"
 import { parsed } from "./values.js"
@@ -43,11 +43,18 @@ function columnsOf(app, type) {
     const attributes = of.attributes.filter((one) => !one.readOnly || (link && one === of.display))
     return [
       { name: `${prefix}${ID}`, link, type: of, attribute: null },
-      ...attributes.map((one) => ({ name: `${prefix}${one.name}`, link, type: of, attribute: one })),
+      ...attributes.map((one) => ({
+        name: `${prefix}${one.name}`,
+        link,
+        type: of,
+        attribute: one,
+      })),
     ]
   }
   const links = type.relationships.filter((one) => !one.many && app.mayWrite(one.target))
-  const targets = links.map((one) => named(/** @type {Type} */ (app.description.types.get(one.target)), one.name))
+  const targets = links.map((one) =>
+    named(/** @type {Type} */ (app.description.types.get(one.target)), one.name),
+  )
   return [...named(type, ""), ...targets.flat()]
 }
 
@@ -88,7 +95,8 @@ class Job {
       this.keys.set(link, found ? [found] : own)
     }
     /** Whether the registry finds all by itself, without a gap between looking and storing. */
-    this.merges = app.description.canMerge && [...this.keys.values()].every(([one]) => one?.attribute?.unique)
+    this.merges =
+      app.description.canMerge && [...this.keys.values()].every(([one]) => one?.attribute?.unique)
     /** @type {Defect[]} */
     this.defects = []
     const [header, ...lines] = table
@@ -166,14 +174,18 @@ class Job {
    * @param {AbortSignal} signal
    */
   async #perform(rows, isTrial, signal) {
-    const preferences = [...(this.merges ? ["resolution=merge-duplicates"] : []), ...(isTrial ? ["tx=rollback"] : [])]
+    const preferences = [
+      ...(this.merges ? ["resolution=merge-duplicates"] : []),
+      ...(isTrial ? ["tx=rollback"] : []),
+    ]
     let accepted = rows
     for (let pass = 0; accepted.length > 0; pass++) {
       const { operations, origins, keys } = this.#operations(accepted)
       try {
         const document = await this.#send(operations, preferences, signal)
         const results = document?.["atomic:results"] ?? []
-        for (const [index, key] of isTrial ? [] : keys) this.#known.set(key, results[index].data?.id ?? "")
+        for (const [index, key] of isTrial ? [] : keys)
+          this.#known.set(key, results[index].data?.id ?? "")
         return accepted
       } catch (error) {
         const refused = error instanceof Failure && error.status >= 400 && error.status < 500
@@ -215,7 +227,9 @@ class Job {
     for (const [link, columns] of this.keys) {
       const mentions = rows.flatMap((row) => (link ? (row.links.get(link) ?? []) : row.own))
       const named = new Map(mentions.map((one) => [this.#keyOf(link, one) ?? "", one.values]))
-      const unknown = [...named].filter(([key]) => key && !this.#known.has(key)).map(([, values]) => values)
+      const unknown = [...named]
+        .filter(([key]) => key && !this.#known.has(key))
+        .map(([, values]) => values)
       const size = Math.floor(MAX_CONDITIONS / Math.max(columns.length, 1))
       for (let start = 0; start < unknown.length; start += size) {
         await this.#readKeys(columns, unknown.slice(start, start + size), signal)
@@ -271,15 +285,21 @@ class Job {
       const id = mention.id || (key && this.#known.get(key))
       const changed = Object.entries(mention.values).filter(([name]) => isWritable(type, name))
       const attributes = Object.fromEntries(changed)
-      const identity = id ? { type: type.name, id } : { type: type.name, lid: `r${operations.length}` }
-      const isKey = (/** @type {string} */ name) => this.keys.get(link)?.some((one) => one.attribute?.name === name)
+      const identity = id
+        ? { type: type.name, id }
+        : { type: type.name, lid: `r${operations.length}` }
+      const isKey = (/** @type {string} */ name) =>
+        this.keys.get(link)?.some((one) => one.attribute?.name === name)
       if (link && id && changed.every(([name]) => isKey(name))) return identity
       if (key && !id) {
         keys.set(operations.length, key)
         added.set(key, `r${operations.length}`)
       }
       origins.push({ line, link })
-      operations.push({ op: id ? "update" : "add", data: { ...identity, attributes, relationships: links } })
+      operations.push({
+        op: id ? "update" : "add",
+        data: { ...identity, attributes, relationships: links },
+      })
       return identity
     }
     for (const { line, own, links } of rows) {
@@ -310,7 +330,10 @@ class Job {
  * @param {Record<string, any>} values
  */
 function keyFor(columns, values) {
-  return JSON.stringify([columns[0].type.name, ...columns.map((one) => values[one.attribute?.name ?? ID])])
+  return JSON.stringify([
+    columns[0].type.name,
+    ...columns.map((one) => values[one.attribute?.name ?? ID]),
+  ])
 }
 
 /**
@@ -355,7 +378,9 @@ function defectOf(error, origins) {
  */
 export function openImport(app, preferred, dropped) {
   const types = [...app.description.types.values()].filter((one) => app.mayWrite(one.name))
-  const options = types.map((one) => h("option", { value: one.name, selected: one === preferred }, one.plural))
+  const options = types.map((one) =>
+    h("option", { value: one.name, selected: one === preferred }, one.plural),
+  )
   const kind = h("select", { id: "import-type" }, ...options)
   const input = h("input", { type: "file", id: "import-file", accept: ".csv,text/csv" })
   const place = h("div")
@@ -369,7 +394,9 @@ export function openImport(app, preferred, dropped) {
       if (rows.length < 2) throw new Error(texts.importEmpty)
       place.replaceChildren(new Plan(app, type, rows, stop.signal).element)
     } catch (error) {
-      place.replaceChildren(h("p", { role: "alert", class: "error" }, /** @type {Error} */ (error).message))
+      place.replaceChildren(
+        h("p", { role: "alert", class: "error" }, /** @type {Error} */ (error).message),
+      )
     }
   }
   input.addEventListener("change", () => {
@@ -381,7 +408,13 @@ export function openImport(app, preferred, dropped) {
     texts.import,
     [
       h("div", { class: "field" }, h("label", { for: kind.id }, texts.importInto), kind),
-      h("div", { class: "field" }, h("label", { for: input.id }, texts.importFile), input, file?.name),
+      h(
+        "div",
+        { class: "field" },
+        h("label", { for: input.id }, texts.importFile),
+        input,
+        file?.name,
+      ),
       place,
     ],
     { isWide: true },
@@ -411,20 +444,18 @@ class Plan {
     this.key = h("select", { id: "import-key" })
     this.#showKeys()
     const rows = this.selects.map((select, index) => {
-      const sample = unescaped(table[1].cells[index] ?? "")
-      const name = h("th", { scope: "row" }, h("label", { for: select.id }, h("bdi", {}, table[0].cells[index])))
-      return h("tr", {}, name, h("td", {}, h("bdi", {}, sample)), h("td", {}, select))
+      const label = h("label", { for: select.id }, h("bdi", {}, table[0].cells[index]))
+      return [label, h("bdi", {}, unescaped(table[1].cells[index] ?? "")), select]
     })
     const heads = [texts.importColumn, texts.importSample, texts.importField]
-    const head = h("thead", {}, h("tr", {}, ...heads.map((one) => h("th", { scope: "col" }, one))))
     this.result = h("div", { role: "status" })
     const check = button(texts.importCheck, () => this.#check(), { class: "primary" })
     this.element = h(
       "div",
       {},
-      h("div", { class: "scrolls" }, h("table", {}, head, h("tbody", {}, ...rows))),
+      grid(heads, rows),
       h("div", { class: "field" }, h("label", { for: this.key.id }, texts.importKey), this.key),
-      h("div", { class: "buttons" }, check),
+      buttons(check),
       this.result,
     )
   }
@@ -441,7 +472,12 @@ class Plan {
       return h("option", { value: one.name, selected }, labelOf(one.name))
     })
     const change = () => this.#showKeys()
-    return h("select", { id: `import-${index}`, change }, h("option", { value: "" }, texts.importIgnore), ...options)
+    return h(
+      "select",
+      { id: `import-${index}`, change },
+      h("option", { value: "" }, texts.importIgnore),
+      ...options,
+    )
   }
 
   /** The columns that are not left out. @returns {Column[]} */
@@ -455,15 +491,21 @@ class Plan {
   #showKeys() {
     const own = this.#columns.filter((one) => !one.link)
     const chosen = keyOf(own)
-    const options = own.map((one) => h("option", { value: one.name, selected: one === chosen }, labelOf(one.name)))
-    this.key.replaceChildren(...options, h("option", { value: "", selected: !chosen }, texts.importNoKey))
+    const options = own.map((one) =>
+      h("option", { value: one.name, selected: one === chosen }, labelOf(one.name)),
+    )
+    this.key.replaceChildren(
+      ...options,
+      h("option", { value: "", selected: !chosen }, texts.importNoKey),
+    )
   }
 
   /** Check all rows, and offer to store those without errors. */
   async #check() {
     const columns = this.#columns
     const names = columns.map((one) => one.name)
-    if (new Set(names).size < names.length) return this.#show(h("p", { class: "error" }, texts.importSameName))
+    if (new Set(names).size < names.length)
+      return this.#show(h("p", { class: "error" }, texts.importSameName))
     const key = columns.find((one) => one.name === this.key.value)
     const job = new Job(this.app, this.type, columns, key, this.table)
     await this.#run(texts.importChecking, async (onProgress) => {
@@ -473,7 +515,7 @@ class Plan {
       this.#show(
         h("p", {}, texts.importGood(count)),
         this.#errors(job.defects),
-        count > 0 ? h("div", { class: "buttons" }, apply) : null,
+        count > 0 ? buttons(apply) : null,
       )
       apply.focus()
     })
@@ -490,7 +532,10 @@ class Plan {
     await this.#run(onApplied, async (onProgress) => {
       try {
         await job.run(false, onProgress, this.signal)
-        this.#show(h("p", { class: "done" }, texts.importDone(job.rows.length)), this.#errors(job.defects))
+        this.#show(
+          h("p", { class: "done" }, texts.importDone(job.rows.length)),
+          this.#errors(job.defects),
+        )
       } catch (error) {
         const note = h("p", {}, texts.importStopped(stored))
         this.#show(h("p", { class: "error" }, /** @type {Error} */ (error).message), note)
@@ -514,7 +559,8 @@ class Plan {
         words.textContent = String(text(done, all))
       })
     } catch (error) {
-      if (!isAborted(error)) this.#show(h("p", { class: "error" }, /** @type {Error} */ (error).message))
+      if (!isAborted(error))
+        this.#show(h("p", { class: "error" }, /** @type {Error} */ (error).message))
     }
   }
 
@@ -527,17 +573,15 @@ class Plan {
   #errors(defects) {
     if (defects.length === 0) return null
     const lines = new Set(defects.map((one) => one.line)).size
-    const rows = defects.slice(0, MAX_SHOWN).map(({ line, column, text }) => {
-      const label = column ? labelOf(column) : ""
-      return h("tr", {}, h("th", { scope: "row" }, line), h("td", {}, label), h("td", {}, text))
-    })
-    const heads = [texts.line, texts.column, texts.error].map((one) => h("th", { scope: "col" }, one))
+    const rows = defects
+      .slice(0, MAX_SHOWN)
+      .map(({ line, column, text }) => [line, column && labelOf(column), text])
     const more = defects.length - MAX_SHOWN
     return h(
       "div",
       {},
       h("p", { class: "error" }, texts.importBad(lines)),
-      h("div", { class: "scrolls" }, h("table", {}, h("thead", {}, h("tr", {}, ...heads)), h("tbody", {}, ...rows))),
+      grid([texts.line, texts.column, texts.error], rows),
       more > 0 ? h("p", {}, texts.importMore(more)) : null,
     )
   }

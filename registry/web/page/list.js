@@ -39,7 +39,9 @@ export class List {
     const take = button(texts.download, () => download(app, table, take))
     const bring = button(texts.import, () => app.import(type))
     const up = table.path.split("/").slice(0, 3).join("/")
-    const crumb = parent ? h("p", { class: "crumb" }, h("a", { href: `#${up}` }, parent.label)) : null
+    const crumb = parent
+      ? h("p", { class: "crumb" }, h("a", { href: `#${up}` }, parent.label))
+      : null
     const heading = h("h1", { tabindex: "-1" }, type.plural, " ", count)
     const actions = h(
       "div",

@@ -1,6 +1,6 @@
 /** Tables: pages of a collection that can be sorted and filtered, and follow what others change. */
 
-import { announce, button, h, openDialog, whileBusy, isBusy } from "./dom.js"
+import { announceFailure, button, buttons, h, isBusy, openDialog, whileBusy } from "./dom.js"
 import { copyOf, fieldsWithNames, labelOf, nameOf } from "./description.js"
 import { texts } from "./texts.js"
 import { controlFor, parsed, shown } from "./values.js"
@@ -67,7 +67,12 @@ export class Table {
     if (this.options.actions) head.append(h("td", { role: "cell" }))
     const header = h("thead", { role: "rowgroup" }, head)
     const attributes = { role: "table", "aria-label": this.type.plural }
-    const table = h("table", { ...attributes, class: this.options.size ? "plain" : null }, header, this.body)
+    const table = h(
+      "table",
+      { ...attributes, class: this.options.size ? "plain" : null },
+      header,
+      this.body,
+    )
     this.region.replaceChildren(isEmpty ? "" : table)
     return !isEmpty
   }
@@ -114,7 +119,11 @@ export class Table {
     const ids = [...this.#changed]
     this.#changed.clear()
     if (ids.length === 0 || this.signal.aborted) return
-    const query = { ...this.query, "filter[id][in]": ids.join(","), "page[size]": String(ids.length) }
+    const query = {
+      ...this.query,
+      "filter[id][in]": ids.join(","),
+      "page[size]": String(ids.length),
+    }
     const { document } = await this.app.api.get(this.type.path, query, this.signal)
     for (const resource of /** @type {Resource[]} */ (document.data)) {
       this.#rows.get(resource.id)?.row.replaceWith(this.#newRow(resource, document, "flash"))
@@ -177,10 +186,16 @@ export class Table {
 
   /** @param {Column} column */
   #filterButton(column) {
-    const filter = this.type.filters.find((one) => one.name === (column.link ? column.sort : column.name))
+    const filter = this.type.filters.find(
+      (one) => one.name === (column.link ? column.sort : column.name),
+    )
     if (!filter) return null
     const label = texts.filterBy(column.label)
-    return button("", () => this.chooseFilter(filter.name), { "aria-label": label, title: label, class: "funnel" })
+    return button("", () => this.chooseFilter(filter.name), {
+      "aria-label": label,
+      title: label,
+      class: "funnel",
+    })
   }
 
   /**
@@ -199,7 +214,11 @@ export class Table {
 
   /** Return what leads to the previous and the next page. */
   pages() {
-    const link = (/** @type {string} */ label, /** @type {string} */ name, /** @type {string | null} */ cursor) => {
+    const link = (
+      /** @type {string} */ label,
+      /** @type {string} */ name,
+      /** @type {string | null} */ cursor,
+    ) => {
       if (!cursor) return h("span", { class: "disabled" }, label)
       const state = new URLSearchParams(this.state)
       for (const one of ["page[after]", "page[before]"]) state.delete(one)
@@ -223,7 +242,8 @@ export class Table {
       const [, field, operator = "eq"] = /^filter\[([^\]]+)\](?:\[(\w+)\])?$/.exec(name) ?? []
       const filter = this.type.filters.find((one) => one.name === field)
       const isNull = operator === "null"
-      const words = operatorLabels(filter)[isNull ? (value === "true" ? "isNull" : "isNotNull") : operator]
+      const words =
+        operatorLabels(filter)[isNull ? (value === "true" ? "isNull" : "isNotNull") : operator]
       const text = `${labelOf(field ?? name)} ${words ?? operator}${isNull ? "" : ` ${value}`}`
       const remove = button("×", () => this.#navigate({ [name]: null }), {
         "aria-label": texts.remove(text),
@@ -231,7 +251,9 @@ export class Table {
       })
       return h("li", {}, h("bdi", {}, text), remove)
     })
-    return chips.length > 0 ? h("ul", { class: "chips", "aria-label": texts.filter }, ...chips) : null
+    return chips.length > 0
+      ? h("ul", { class: "chips", "aria-label": texts.filter }, ...chips)
+      : null
   }
 
   /**
@@ -252,7 +274,10 @@ export class Table {
     const showValue = () => {
       const isText = ["in", "contains", "prefix"].includes(operator.value)
       const kind = isText ? "text" : filter().value.kind
-      control = controlFor({ ...filter().value, kind, nullable: kind === "boolean", required: true }, null)
+      control = controlFor(
+        { ...filter().value, kind, nullable: kind === "boolean", required: true },
+        null,
+      )
       control.id = "filter-value"
       const hint = operator.value === "in" ? h("small", {}, texts.valuesHint) : ""
       place.replaceChildren(h("label", { for: control.id }, texts.value), control, hint)
@@ -260,7 +285,9 @@ export class Table {
     }
     const showOperators = () => {
       const labels = operatorLabels(filter())
-      const names = filter().operators.flatMap((one) => (one === "null" ? ["isNull", "isNotNull"] : one))
+      const names = filter().operators.flatMap((one) =>
+        one === "null" ? ["isNull", "isNotNull"] : one,
+      )
       // The most useful one for text comes first.
       names.sort((one, other) => Number(other === "contains") - Number(one === "contains"))
       operator.replaceChildren(...names.map((one) => h("option", { value: one }, labels[one])))
@@ -281,7 +308,7 @@ export class Table {
       h("div", { class: "field" }, h("label", { for: field.id }, texts.column), field),
       h("div", { class: "field" }, h("label", { for: operator.id }, texts.condition), operator),
       place,
-      h("div", { class: "buttons" }, h("button", { class: "primary" }, texts.apply)),
+      buttons(h("button", { class: "primary" }, texts.apply)),
     )
     const dialog = openDialog(texts.filter, [form])
     control.focus()
@@ -303,9 +330,11 @@ export class Table {
    */
   #condition(filter, operator, control) {
     const name = `filter[${filter.name}]`
-    if (operator.startsWith("is")) return { name: `${name}[null]`, value: String(operator === "isNull") }
+    if (operator.startsWith("is"))
+      return { name: `${name}[null]`, value: String(operator === "isNull") }
     const text = control.value
-    const value = operator === "in" ? text.split(/\s*,\s*/).join(",") : String(parsed(filter.value, text))
+    const value =
+      operator === "in" ? text.split(/\s*,\s*/).join(",") : String(parsed(filter.value, text))
     return { name: `${name}[${operator}]`, value }
   }
 }
@@ -347,7 +376,12 @@ export function columnsOf(app, type, hidden) {
   }
   if (type.writable) return columns
   // What the registry writes itself tells who has caused it.
-  const authors = type.authorship.map((one) => ({ name: one.name, label: one.label, sort: "", attribute: one }))
+  const authors = type.authorship.map((one) => ({
+    name: one.name,
+    label: one.label,
+    sort: "",
+    attribute: one,
+  }))
   return [...columns, ...authors]
 }
 
@@ -394,11 +428,15 @@ export async function download(app, table, control) {
   await whileBusy(control, async () => {
     const state = [...table.state].filter(([name]) => !name.startsWith("page"))
     const query = { ...table.query, ...Object.fromEntries(state) }
-    const response = await app.api.fetch("GET", table.path, { query, accept: "text/csv", seconds: 0 })
+    const response = await app.api.fetch("GET", table.path, {
+      query,
+      accept: "text/csv",
+      seconds: 0,
+    })
     const href = URL.createObjectURL(await receive(response, control))
     h("a", { href, download: `${table.path.split("/").at(-1)}.csv` }).click()
     URL.revokeObjectURL(href)
-  }).catch((error) => announce(error.message, { isError: true }))
+  }).catch(announceFailure)
   control.textContent = texts.download
 }
 
@@ -410,7 +448,7 @@ export async function download(app, table, control) {
 async function receive(response, control) {
   const reader = /** @type {ReadableStream<Uint8Array<ArrayBuffer>>} */ (response.body).getReader()
   const parts = []
-  for (let size = 0; ; ) {
+  for (let size = 0; ;) {
     const { done, value } = await reader.read()
     if (done) return new Blob(parts, { type: "text/csv" })
     parts.push(value)

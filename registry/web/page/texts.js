@@ -9,7 +9,8 @@ const numbers = new Intl.NumberFormat()
  * @param {string} one
  * @param {string} [many]
  */
-const counted = (count, one, many = `${one}s`) => `${numbers.format(count)} ${count === 1 ? one : many}`
+const counted = (count, one, many = `${one}s`) =>
+  `${numbers.format(count)} ${count === 1 ? one : many}`
 
 export const texts = {
   // Everywhere
@@ -54,8 +55,11 @@ export const texts = {
   noMatch: "Nothing matches these filters",
   newer: (/** @type {number} */ count) => `${counted(count, "new entry", "new entries")}: show`,
   deleted: "Deleted meanwhile",
-  counted: (/** @type {number} */ count, /** @type {string} */ label, /** @type {string} */ plural) =>
-    counted(count, label.toLowerCase(), plural.toLowerCase()),
+  counted: (
+    /** @type {number} */ count,
+    /** @type {string} */ label,
+    /** @type {string} */ plural,
+  ) => counted(count, label.toLowerCase(), plural.toLowerCase()),
   operators: /** @type {Record<string, string>} */ ({
     eq: "is",
     ne: "is not",
@@ -96,7 +100,8 @@ export const texts = {
   change: "Change",
   takeBack: "Take back",
   takeBackOf: (/** @type {string} */ name) => `Take back ${name}`,
-  assignTo: (/** @type {string} */ name, /** @type {string} */ label) => `${name}: ${label.toLowerCase()}`,
+  assignTo: (/** @type {string} */ name, /** @type {string} */ label) =>
+    `${name}: ${label.toLowerCase()}`,
   assigned: (/** @type {string} */ name, /** @type {string} */ target) => `${name} → ${target}`,
   takenBack: (/** @type {string} */ name) => `${name} was taken back.`,
   showAll: "Show all",
@@ -123,7 +128,8 @@ export const texts = {
 
   // Take along and import
   download: "Download CSV",
-  downloading: (/** @type {number} */ bytes) => `Downloading: ${numbers.format(Math.ceil(bytes / 1e6))} MB`,
+  downloading: (/** @type {number} */ bytes) =>
+    `Downloading: ${numbers.format(Math.ceil(bytes / 1e6))} MB`,
   import: "Import CSV",
   importInto: "Import into",
   importFile: "CSV file",
@@ -134,7 +140,8 @@ export const texts = {
   importNoKey: "Nothing: create all",
   importCheck: "Check",
   importEmpty: "This file has no rows.",
-  importUnclosed: (/** @type {number} */ line) => `A quoted cell that begins in line ${line} is never closed.`,
+  importUnclosed: (/** @type {number} */ line) =>
+    `A quoted cell that begins in line ${line} is never closed.`,
   importNotUtf8: "This is not CSV in UTF-8. Save it as “CSV UTF-8” in your spreadsheet program.",
   importSample: "First row",
   importBoolean: "This must be true or false.",
@@ -163,7 +170,8 @@ export const texts = {
   token: "Access token",
   tokenTitle: "Who are you?",
   tokenHelp: "This registry opens with an access token. You get one from whoever runs it.",
-  tokenExpired: "The access token is no longer valid. Enter another one: nothing you typed is lost.",
+  tokenExpired:
+    "The access token is no longer valid. Enter another one: nothing you typed is lost.",
   tokenRefused: "The registry does not know this token. It may have expired.",
   tokenKeep: "Keep it until I close this tab",
   tokenEnter: "Continue",
@@ -193,7 +201,8 @@ export const texts = {
       422: `Please correct this: ${details}`,
       503: `The registry is busy or not available. Try again ${soon}: nothing is lost.`,
     }
-    const other = status >= 500 ? "The registry has failed. Try again, or tell whoever runs it." : details
+    const other =
+      status >= 500 ? "The registry has failed. Try again, or tell whoever runs it." : details
     return sentences[status] ?? (other || `The registry answered ${status}.`)
   },
 }

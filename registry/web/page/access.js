@@ -131,8 +131,11 @@ export function askAgain(app) {
   return async () => {
     if (!app.access) return false
     asking ??= requireAccess(app, texts.tokenExpired)
-    app.access = await asking
-    asking = null
+    try {
+      app.access = await asking
+    } finally {
+      asking = null
+    }
     showAccess(app, app.access)
     return true
   }

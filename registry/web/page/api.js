@@ -91,7 +91,7 @@ export class Api {
       try {
         const response = await this.fetch("GET", path, { query, signal })
         this.position = response.headers.get("Registry-Position") ?? this.position
-        const document = /** @type {Document} */ (await response.json())
+        const document = await received(response, signal)
         return { document, etag: response.headers.get("ETag") ?? "" }
       } catch (error) {
         const isBusy = error instanceof Failure && error.status === 503
@@ -122,8 +122,9 @@ export class Api {
     }
     try {
       const response = await this.fetch(method, path, { ...options, headers })
+      const document = response.status === 204 ? null : await received(response, options.signal)
       this.#keys.delete(repeated)
-      return response.status === 204 ? null : await response.json()
+      return document
     } catch (error) {
       const isAnswer = error instanceof Failure && error.status > 0 && error.status < 500
       if (isAnswer) this.#keys.delete(repeated)
@@ -183,6 +184,20 @@ export class Api {
 }
 
 /**
+ * Return the document of a response. Raises Failure if the connection is lost, or AbortError.
+ * @param {Response} response
+ * @param {AbortSignal} [signal]
+ * @returns {Promise<Document>}
+ */
+async function received(response, signal) {
+  try {
+    return await response.json()
+  } catch (error) {
+    throw signal?.aborted ? error : new Failure(0)
+  }
+}
+
+/**
  * Return what an unsuccessful response tells.
  * @param {Response} response
  */
@@ -205,8 +220,16 @@ function newKey() {
  */
 export function pause(milliseconds, signal) {
   return new Promise((resolve, reject) => {
-    setTimeout(resolve, milliseconds)
-    signal?.addEventListener("abort", () => reject(signal.reason))
+    const stop = () => {
+      clearTimeout(timer)
+      reject(signal?.reason)
+    }
+    const end = () => {
+      signal?.removeEventListener("abort", stop)
+      resolve()
+    }
+    const timer = setTimeout(end, milliseconds)
+    signal?.addEventListener("abort", stop)
   })
 }
 

@@ -32,6 +32,10 @@ export class App {
   pending = null
 
   #loading = new AbortController()
+  #isLoading = false
+
+  /** Changes since the view that is loaded began to read. @type {import("./feed.js").Change[]} */
+  #early = []
   #shownHash = location.hash
 
   /** @param {import("./description.js").Description} description */
@@ -77,7 +81,7 @@ export class App {
     const links = this.types.map((one) => h("a", { href: `#${one.path}` }, one.plural))
     byId("types").append(...links)
     document.addEventListener("keydown", (event) => this.#key(event, box))
-    document.addEventListener("dragover", (event) => event.preventDefault())
+    document.addEventListener("dragover", (event) => hasFiles(event) && event.preventDefault())
     document.addEventListener("drop", (event) => this.#drop(event))
     window.addEventListener("unhandledrejection", ({ reason }) => {
       if (!isAborted(reason)) announceFailure(reason)
@@ -88,7 +92,10 @@ export class App {
     await this.show()
     if (this.description.hasFeed) {
       follow(this.api, {
-        onChanges: (changes) => this.#view?.update(changes),
+        onChanges: (changes) => {
+          if (this.#isLoading) this.#early.push(...changes)
+          this.#view?.update(changes)
+        },
         onGap: () => this.refresh(),
       })
     }
@@ -113,11 +120,13 @@ export class App {
    * @param {DragEvent} event
    */
   #drop(event) {
+    if (!hasFiles(event)) return
     event.preventDefault()
     const file = event.dataTransfer?.files[0]
     const path = location.hash.slice(1).split(/[?/]/)[1]
-    const type = this.types.find((one) => one.path === `/${path}`) ?? this.types[0]
-    if (file && !document.querySelector("dialog[open]")) this.import(type, file)
+    const types = this.types.filter((one) => this.mayWrite(one.name))
+    const type = types.find((one) => one.path === `/${path}`) ?? types[0]
+    if (file && type && !document.querySelector("dialog[open]")) this.import(type, file)
   }
 
   /**
@@ -126,7 +135,9 @@ export class App {
    * @param {File} [file]
    */
   async import(type, file) {
-    const { openImport } = await import("./import.js")
+    const { openImport } = await import("./import.js").catch(() => {
+      throw new Failure(0)
+    })
     openImport(this, type, file)
   }
 
@@ -180,24 +191,29 @@ export class App {
     this.#loading.abort()
     this.#loading = new AbortController()
     const { signal } = this.#loading
+    this.#isLoading = true
+    this.#early = []
     const main = byId("main")
     main.setAttribute("aria-busy", "true")
     let content
     try {
-      this.#view = this.#viewOf(signal)
-      await this.#view.load()
-      content = this.#view.element
+      const view = this.#viewOf(signal)
+      await view.load()
+      if (signal.aborted) return
+      this.#view = view
+      content = view.element
     } catch (error) {
-      if (isAborted(error)) return
+      if (signal.aborted) return
       content = this.#failed(/** @type {Error} */ (error))
     }
-    if (signal.aborted) return
+    this.#isLoading = false
     main.removeAttribute("aria-busy")
     const focused = document.activeElement
     main.replaceChildren(content)
     if (focused && !focused.isConnected) refocus(focused)
     document.title = `${this.#view?.title ?? texts.notFound} – ${this.description.title}`
     this.#markType()
+    if (this.#early.length > 0) this.#view?.update(this.#early)
     if (isNew) {
       main.querySelector("h1")?.focus()
       window.scrollTo(0, 0)
@@ -251,6 +267,14 @@ export class App {
       else link.removeAttribute("aria-current")
     }
   }
+}
+
+/**
+ * Return whether files are dragged, and not text.
+ * @param {DragEvent} event
+ */
+function hasFiles(event) {
+  return event.dataTransfer?.types.includes("Files") ?? false
 }
 
 /** Read the description of the registry, and start. */

@@ -3,7 +3,7 @@
 import { Failure } from "./api.js"
 import { fieldsWithNames, nameOf } from "./description.js"
 import { announce, announceFailure, ask, button, buttons, grid, h } from "./dom.js"
-import { isBusy, openDialog, whileBusy } from "./dom.js"
+import { isBusy, openDialog, refocus, whileBusy } from "./dom.js"
 import { FindBox } from "./find.js"
 import { Inputs, askToLeave, openCreation } from "./form.js"
 import { linkTo, Table } from "./table.js"
@@ -25,6 +25,9 @@ export class Card {
 
   /** The form, while the resource is edited. @type {Inputs | null} */
   #inputs = null
+
+  /** What the form began with. @type {{ attributes: Record<string, any>, etag: string }} */
+  #base = { attributes: {}, etag: "" }
 
   /** @type {Table[]} */
   #tables = []
@@ -86,11 +89,13 @@ export class Card {
       return
     }
     try {
-      const before = this.etag
+      const [before, focused] = [this.etag, document.activeElement]
       await this.#read()
+      if (this.#inputs) return
       this.#render()
       this.element.classList.toggle("flash", before !== this.etag)
       await this.#loadTables()
+      if (focused && !focused.isConnected) refocus(focused)
     } catch (error) {
       if (error instanceof Failure && error.status === 404) this.app.show()
     }
@@ -215,10 +220,11 @@ export class Card {
   /**
    * Change the resource, unless somebody else has changed it.
    * @param {object} members of the resource object
+   * @param {string} [etag] of the version that is changed
    */
-  #patch(members) {
+  #patch(members, etag = this.etag) {
     const data = { type: this.type.name, id: this.id, ...members }
-    const headers = { "If-Match": this.etag ?? "*" }
+    const headers = { "If-Match": etag ?? "*" }
     return this.app.api.change("PATCH", this.path, { body: { data }, headers })
   }
 
@@ -321,6 +327,7 @@ export class Card {
     if (this.#inputs) return this.#inputs.focus()
     const inputs = new Inputs(app, type, resource.attributes)
     this.#inputs = inputs
+    this.#base = { attributes: resource.attributes, etag: this.etag ?? "*" }
     const save = h("button", { class: "primary" }, texts.save)
     const stop = async () => {
       if (inputs.isDirty && !(await askToLeave())) return
@@ -360,11 +367,13 @@ export class Card {
    * @param {Record<string, any>} values
    */
   async #save(inputs, values) {
-    const before = this.resource?.attributes ?? {}
-    const changed = Object.entries(values).filter(([name, value]) => !isSame(value, before[name]))
+    const { attributes, etag } = this.#base
+    const changed = Object.entries(values).filter(
+      ([name, value]) => !isSame(value, attributes[name]),
+    )
     try {
       if (changed.length > 0) {
-        await this.#patch({ attributes: Object.fromEntries(changed) })
+        await this.#patch({ attributes: Object.fromEntries(changed) }, etag)
         announce(texts.saved)
       }
       await this.#read()
@@ -387,6 +396,7 @@ export class Card {
   async #resolve(inputs, mine) {
     await this.#read()
     const theirs = this.resource?.attributes ?? {}
+    const etag = this.etag ?? "*"
     /** @type {(one: Attribute, label: string, value: any, isMine: boolean) => Node} */
     const choice = (one, label, value, isMine) => {
       const state = { name: one.name, value: String(isMine), checked: isMine }
@@ -406,6 +416,7 @@ export class Card {
       const chosen = new FormData(form)
       const kept = Object.entries(mine).filter(([name]) => chosen.get(name) === "true")
       dialog.close()
+      this.#base = { attributes: theirs, etag }
       await this.#save(inputs, { ...theirs, ...Object.fromEntries(kept) })
     }
     const form = h(

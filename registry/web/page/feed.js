@@ -5,10 +5,13 @@ import { Failure, isAborted, pause } from "./api.js"
 const FIRST_WAIT_MS = 2_000
 const MAX_WAIT_MS = 60_000
 
+/** Beyond it, the connection is dead: without changes, a comment arrives every 15 seconds. */
+const SILENCE_MS = 45_000
+
 /** @typedef {import("./api.js").Identifier} Identifier */
 /** links: to what the resource is linked since. @typedef {Identifier & { op: Op, links: Identifier[] }} Change */
 /** @typedef {"add" | "update" | "remove"} Op */
-/** @typedef {{ onChanges: (changes: Change[]) => void, onGap: () => void }} Follower */
+/** @typedef {{ onChanges: (changes: Change[]) => void, onGap: () => unknown }} Follower */
 
 /**
  * Follow the changes since the document that was read last, while the page is visible: a browser
@@ -53,8 +56,8 @@ async function run(api, follower, place, signal) {
       if (isAborted(error)) return
       const isExpired = error instanceof Failure && (error.status === 410 || error.status === 400)
       if (isExpired && place.position) {
-        place.position = ""
-        follower.onGap()
+        await follower.onGap()
+        place.position = api.position
       }
     }
     await pause(wait, signal).catch(() => {})
@@ -71,7 +74,8 @@ async function read(response, onEvents) {
   const reader = /** @type {ReadableStream<Uint8Array>} */ (response.body).getReader()
   const decoder = new TextDecoder()
   for (let text = ""; ;) {
-    const { done, value } = await reader.read()
+    const timer = setTimeout(() => reader.cancel(), SILENCE_MS)
+    const { done, value } = await reader.read().finally(() => clearTimeout(timer))
     if (done) return
     const events = (text + decoder.decode(value, { stream: true })).split("\n\n")
     text = events.pop() ?? ""

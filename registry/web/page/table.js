@@ -16,6 +16,8 @@ import { controlFor, parsed, shown } from "./values.js"
 
 export const PAGE_SIZE = 50
 const COLLECT_MS = 150
+const REVOKE_MS = 60_000
+const MAX_NEWER = 50
 
 /** A page of a collection, with live rows. */
 export class Table {
@@ -50,7 +52,8 @@ export class Table {
     const copies = type.attributes.filter((one) => one.copiedFrom).map((one) => one.name)
     /** Who is read along, in each request. */
     this.query = fieldsWithNames(type, [...fields, ...copies], app.description, app.mayRead)
-    this.newer = button("", () => app.show(), { class: "newer", hidden: true })
+    const showNewest = () => this.#navigate({ sort: "-id" })
+    this.newer = button("", showNewest, { class: "newer", hidden: true })
     this.body = h("tbody", { role: "rowgroup" })
     this.region = h("div", { class: "table" })
   }
@@ -100,10 +103,14 @@ export class Table {
         else if (isOwn || isLinked) this.#changed.add(rowId)
       }
       const isShown = type !== this.type.name || this.#rows.has(id)
-      if (op === "add" && !isShown) this.#added.add(id)
+      if (op === "add" && !isShown && this.#added.size <= MAX_NEWER) this.#added.add(id)
+      if (op === "remove" && type === this.type.name) this.#added.delete(id)
     }
     this.newer.hidden = this.#added.size === 0
-    this.newer.textContent = texts.newer(this.#added.size)
+    this.newer.textContent = texts.newer(
+      Math.min(this.#added.size, MAX_NEWER),
+      this.#added.size > MAX_NEWER,
+    )
     setTimeout(() => this.#reload().catch(() => {}), COLLECT_MS)
   }
 
@@ -435,7 +442,7 @@ export async function download(app, table, control) {
     })
     const href = URL.createObjectURL(await receive(response, control))
     h("a", { href, download: `${table.path.split("/").at(-1)}.csv` }).click()
-    URL.revokeObjectURL(href)
+    setTimeout(() => URL.revokeObjectURL(href), REVOKE_MS)
   }).catch(announceFailure)
   control.textContent = texts.download
 }

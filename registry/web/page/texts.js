@@ -14,7 +14,7 @@ const counted = (count, one, many = `${one}s`) =>
 
 export const texts = {
   // Everywhere
-  id: "Number",
+  id: "ID",
   none: "—",
   yes: "Yes",
   no: "No",
@@ -53,7 +53,8 @@ export const texts = {
   empty: (/** @type {string} */ plural) => `No ${plural.toLowerCase()} yet`,
   emptyHelp: "Add the first one, or drop a CSV file anywhere on this page.",
   noMatch: "Nothing matches these filters",
-  newer: (/** @type {number} */ count) => `${counted(count, "new entry", "new entries")}: show`,
+  newer: (/** @type {number} */ count, /** @type {boolean} */ isMore) =>
+    `${isMore ? "More than " : ""}${counted(count, "new entry", "new entries")}: show the newest first`,
   deleted: "Deleted meanwhile",
   counted: (
     /** @type {number} */ count,
@@ -93,7 +94,7 @@ export const texts = {
   deleteQuestion: (/** @type {string} */ name) => `Delete ${name}?`,
   deleteFinal: "This cannot be undone.",
   deleteLinked: (/** @type {string} */ count, /** @type {string} */ label) =>
-    `${count} remain, without ${label.toLowerCase()}.`,
+    `Left without ${label.toLowerCase()}: ${count}.`,
   gone: (/** @type {string} */ name) => `Deleted ${name}.`,
   nobody: "None",
   assign: "Assign",
@@ -112,6 +113,7 @@ export const texts = {
   fieldRequired: "Please fill this in.",
   fieldUnchosen: "Choose one of what is found, or leave this empty.",
   fieldInvalid: "This is not a valid value.",
+  notWhole: "Enter a whole number.",
   notSafe: "This number is too large to be exact here.",
   taken: "Open the one that has it",
   unsavedTitle: "Leave without saving?",
@@ -168,8 +170,8 @@ export const texts = {
 
   // Access
   token: "Access token",
-  tokenTitle: "Who are you?",
-  tokenHelp: "This registry opens with an access token. You get one from whoever runs it.",
+  tokenTitle: "Access token needed",
+  tokenHelp: "This registry opens with an access token. Ask whoever runs it for one.",
   tokenExpired:
     "The access token is no longer valid. Enter another one: nothing you typed is lost.",
   tokenRefused: "The registry does not know this token. It may have expired.",
@@ -196,8 +198,8 @@ export const texts = {
       403: `Your access token does not allow this. ${details}`,
       404: "This does not exist any more.",
       409: details || "This does not fit what is stored.",
-      412: "Somebody else has changed this meanwhile.",
-      413: "This is more than the registry accepts at once.",
+      412: "Somebody else has changed this meanwhile. What is shown is new: check it, and try again.",
+      413: "This is more than the registry accepts at once. Send less.",
       422: `Please correct this: ${details}`,
       503: `The registry is busy or not available. Try again ${soon}: nothing is lost.`,
     }

@@ -115,6 +115,7 @@ export function parsed({ kind }, text) {
   if (kind === "boolean") return text === "true"
   if (kind === "time") return new Date(text).toISOString()
   if (kind !== "integer") return text
+  if (!Number.isInteger(Number(text))) throw texts.notWhole
   if (!Number.isSafeInteger(Number(text))) throw texts.notSafe
   return Number(text)
 }

@@ -49,7 +49,9 @@ _KINDS: Mapping[str, type[Attribute]] = {
     "datetime": DateTime,
 }
 
-_ATTRIBUTE: Mapping[str, type] = {
+_TEXTS_FOR_PEOPLE = {"description", "example"}
+
+_ATTRIBUTE_OPTIONS: Mapping[str, type] = {
     "type": str,
     "enum": list,
     "required": bool,
@@ -59,10 +61,10 @@ _ATTRIBUTE: Mapping[str, type] = {
     "example": object,
     "description": str,
 }
-_LINK: Mapping[str, type] = {"link": str, "inverse": str}
+_LINK_OPTIONS: Mapping[str, type] = {"link": str, "inverse": str}
 """The options of an attribute and of a link, with the class of their values."""
 
-_FORMS: Mapping[type, str] = {str: "text", bool: "true or false", list: "a list of texts"}
+_TOML_NAMES: Mapping[type, str] = {str: "text", bool: "true or false", list: "a list of texts"}
 
 RESERVED_COLLECTIONS = frozenset(
     {
@@ -70,7 +72,11 @@ RESERVED_COLLECTIONS = frozenset(
         *("counters", "idempotency_keys", "incomplete_restore", "services", "tokens"),
     }
 )
-"""The paths of the service, and the collections of what is no resource."""
+"""The paths of the service, and the collections that are not resources."""
+
+
+class InvalidTypesFile(ValueError):
+    """A file of types is not valid; the message is one line, which names the file and the line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +95,7 @@ class TypesFile:
 
 
 def read_types(name: str) -> TypesFile:
-    """Read a file of types. Raises ValueError with one line, which names the file and the line."""
+    """Read a file of types. Raises InvalidTypesFile."""
     try:
         with Path(name).open("rb") as file:
             content = file.read(_MAX_BYTES + 1)
@@ -99,15 +105,15 @@ def read_types(name: str) -> TypesFile:
         types = TypesFile(name, content.decode("utf-8-sig").replace("\r\n", "\n") + "\n")
         Graph(types.resources())
     except OSError as error:
-        raise ValueError(f"{name}: {error.strerror}") from None
+        raise InvalidTypesFile(f"{name}: {error.strerror}") from None
     except InvalidDeclaration as error:
         line = _line_of(error.path, types.text)
         place = name if line is None else f"{name}, line {line}"
-        raise ValueError(f"{place}: {error}") from None
+        raise InvalidTypesFile(f"{place}: {error}") from None
     except RecursionError:
-        raise ValueError(f"{name}: nested too deeply") from None
+        raise InvalidTypesFile(f"{name}: nested too deeply") from None
     except ValueError as error:  # of TOML, with the line, or of UTF-8
-        raise ValueError(f"{name}: {error}") from None
+        raise InvalidTypesFile(f"{name}: {error}") from None
     return types
 
 
@@ -117,9 +123,18 @@ def declared_types(types: TypesFile | None) -> tuple[ResourceType, ...]:
 
 
 def digest_of_types(types: TypesFile | None) -> str:
-    """Return what is equal for files that declare the same, whatever their comments and layout."""
-    tables = _parsed(types.text) if types else {}
+    """Return what is equal for files that declare the same, whatever they say about it."""
+    tables = {
+        name: {field: _without_texts(options) for field, options in table.items()}
+        for name, table in _parsed(types.text if types else "").items()
+    }
     return sha256(json.dumps(tables, sort_keys=True, default=str).encode()).hexdigest()[:12]
+
+
+def _without_texts(options: Any) -> Any:
+    if not isinstance(options, dict):
+        return options
+    return {key: one for key, one in options.items() if key not in _TEXTS_FOR_PEOPLE}
 
 
 def _parsed(text: str) -> Table:
@@ -127,7 +142,7 @@ def _parsed(text: str) -> Table:
 
 
 def _line_of(path: DeclarationPath, text: str) -> int | None:
-    """Return the first line of the statement that declares what has a path, or what has that."""
+    """Return the line that declares a path or its nearest declared parent."""
     for end in range(len(path), 0, -1):
         for line, tables in _statements(text):
             if _has(tables, path[:end]):
@@ -167,7 +182,7 @@ def _declared(tables: Table) -> tuple[ResourceType, ...]:
     types, existing = {one.type: one for one in RESOURCES}, Graph(RESOURCES)
     for name, table in tables.items():
         if not isinstance(table, dict):
-            raise InvalidDeclaration(f"`{name}` is no type: declare one as [{name}]", name)
+            raise InvalidDeclaration(f"`{name}` is not a table: declare a type as [{name}]", name)
         taken = existing[name].relationships.keys() if name in types else ()
         types[name] = _with_attributes(name, table, types.get(name), taken)
     for name, table in tables.items():
@@ -219,7 +234,7 @@ def _is_link(options: Any) -> bool:
 def _attribute(type_name: str, name: str, declared: Any) -> Attribute:
     path = type_name, name
     options = declared if isinstance(declared, dict) else {"type": declared}
-    _check_options(options, _ATTRIBUTE, path)
+    _check_options(options, _ATTRIBUTE_OPTIONS, path)
     make = _maker(options, path)
     values = {}
     for option in ("default", "example"):
@@ -260,7 +275,7 @@ def _check_options(options: Table, known: Mapping[str, type], path: DeclarationP
             reason = f"has no option {option!r}; choose from {', '.join(known)}"
             raise InvalidDeclaration(f"{'.'.join(path)} {reason}", *path, option)
         if not isinstance(value, known[option]):
-            reason = f"must be {_FORMS[known[option]]}"
+            reason = f"must be {_TOML_NAMES[known[option]]}"
             raise InvalidDeclaration(f"{option} of {'.'.join(path)} {reason}", *path, option)
 
 
@@ -277,8 +292,8 @@ def _json_value(value: Any) -> Any:
 def _link(types: Mapping[str, ResourceType], type_name: str, name: str, options: Table) -> Link:
     """Return a link with a history, whose periods copy what people know both ends by."""
     path = type_name, name
-    _check_options(options, _LINK, path)
-    if missing := _LINK.keys() - options:
+    _check_options(options, _LINK_OPTIONS, path)
+    if missing := _LINK_OPTIONS.keys() - options:
         reason = f"needs {missing.pop()}, the name of the relationship of the target"
         raise InvalidDeclaration(f"the link {'.'.join(path)} {reason}", *path)
     target = types.get(options["link"])
@@ -300,7 +315,7 @@ def _link(types: Mapping[str, ResourceType], type_name: str, name: str, options:
 
 
 def _copies(end: str, resource: ResourceType) -> dict[str, str]:
-    """Return the text that tells people which resource it is: computed, or the first required."""
+    """Return the name of a copy and the text that it copies: computed, or the first required."""
     texts = {name: one for name, one in resource.attributes.items() if type(one) in {Text, Email}}
     named = [*resource.computed, *(name for name, one in texts.items() if one.required)]
     return {f"{end}_{name}": name for name in named[:1]}

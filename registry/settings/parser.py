@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from registry.printable import printable
+from registry.resources.types_file import InvalidTypesFile
 
 _CREDENTIALS = re.compile("://.*@", re.DOTALL)
 """Everything to the last @, as credentials that are not escaped may have any character."""
@@ -20,6 +21,8 @@ class Parser(argparse.ArgumentParser):
             if not text:
                 raise ValueError("the value is empty")
             return parse(text)
+        except InvalidTypesFile as error:  # the options are right
+            self.exit(2, f"registry: {printable(f'{source}: {error}')}\n")
         except ValueError as error:
             self.error(f"{source}: {error}")
 

@@ -36,8 +36,12 @@ def test_the_documented_file_declares_attributes_a_type_and_the_history_of_its_l
     assert graph["computer"].added == {*added}
 
 
-def test_the_digest_follows_the_declaration_not_its_layout(tmp_path: Path) -> None:
-    files = ['[computer]\nmodel = "text"\n', '# own\r\ncomputer = {model="text"}', ""]
+def test_the_digest_follows_the_declaration_not_its_layout_or_texts(tmp_path: Path) -> None:
+    files = [
+        '[computer]\nmodel = {type = "text", description = "A"}\n',
+        '# own\r\ncomputer = {model={example="B", type="text"}}',
+        "",
+    ]
     one, same, none = (digest_of_types(read_types(written(tmp_path, text))) for text in files)
     assert one == same != none == digest_of_types(None)
     assert declared_types(None) == declared_types(read_types(written(tmp_path, "")))
@@ -51,8 +55,8 @@ INVALID: list[tuple[str, int | None, str]] = [
     ("\nx = ", 2, "Invalid value"),
     ('[computer]\nx = "text"\nx = "text"', 3, "Cannot overwrite a value"),
     ("a=" + "[" * 5000 + "]" * 5000, None, "nested too deeply"),
-    ("x = 1", 1, "`x` is no type: declare one as [x]"),
-    ('[[computer]]\nx = "text"', 1, "`computer` is no type"),
+    ("x = 1", 1, "`x` is not a table: declare a type as [x]"),
+    ('[[computer]]\nx = "text"', 1, "`computer` is not a table"),
     (attribute('"txt"'), 3, "computer.x has 'txt': use text, email, integer, decimal, boolean,"),
     (attribute("{unique = true}"), 3, "computer.x has no type: use text"),
     (attribute("5"), 3, "type of computer.x must be text"),

@@ -28,6 +28,7 @@ from registry.storage import (
     Database,
     SnapshotExpired,
     StorageError,
+    UniqueIndexes,
     completion_lease,
     invalid_fields,
     prepare_validators,
@@ -63,8 +64,8 @@ class AddedFields:
     async def prepare(self) -> None:
         """Complete stored records, unless the last start has declared the same.
 
-        Raises StartError with how many records do not fit, and which; then nothing is changed. Also
-        raises PyMongoError.
+        Raises StartError with how many records do not fit, and which, or with values that must be
+        unique and are not; then no record is changed. Also raises PyMongoError.
         """
         await self._read_known()
         if self._notes():
@@ -73,6 +74,8 @@ class AddedFields:
                 await require_complete(self._database)
                 await self._read_known()
                 await self._verify()
+                # They may be refused as well; what has a default is not unique.
+                await UniqueIndexes(self._database, self._graph).prepare()
                 await prepare_validators(self._database, self._graph)
                 await self._complete()
                 for type_name, note in self._notes().items():

@@ -44,6 +44,7 @@ from registry.storage.repository import Repository as Repository
 from registry.storage.schema.link_periods import HAS_BOUNDS as HAS_BOUNDS
 from registry.storage.schema.link_periods import correction as correction
 from registry.storage.schema.link_periods import is_history_complete as is_history_complete
+from registry.storage.schema.unique_indexes import UniqueIndexes as UniqueIndexes
 from registry.storage.schema.validators import prepare_validators as prepare_validators
 from registry.storage.text_blocks import NO_BLOCK as NO_BLOCK
 from registry.storage.text_blocks import collection_of as collection_of

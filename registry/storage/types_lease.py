@@ -1,18 +1,23 @@
 """The leases by which all services of a database declare the same types, and change them alone."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from itertools import count
 from uuid import uuid4
 
 import pymongo
+from pymongo import ReturnDocument
 from pymongo.errors import DuplicateKeyError, PyMongoError
 
 from registry.start_error import StartError
 from registry.storage.mongo.mongo_client import Database
 
+_log = logging.getLogger("registry")
+
 SERVICES = "services"
-"""The collection with a document for each lease: `{_id, digest, until}`."""
+"""The collection with a document for each lease: `{_id, digest, holder, until}`."""
 
 LEASE_SECONDS = 30
 """How long a process counts that was killed, or cannot reach the database."""
@@ -51,25 +56,28 @@ async def types_lease(database: Database, digest: str) -> AsyncIterator[None]:
 @asynccontextmanager
 async def completion_lease(database: Database, digest: str) -> AsyncIterator[None]:
     """Wait until no other process holds this lease, and hold it. Raises PyMongoError."""
-    while True:
-        try:
-            await database[SERVICES].insert_one({"_id": _COMPLETION, "digest": digest})
-            break
-        except DuplicateKeyError:
-            await database[SERVICES].delete_one({"_id": _COMPLETION, **_EXPIRED})
-            await asyncio.sleep(_RETRY_SECONDS)
     async with _lease(database, _COMPLETION, digest):
         yield
 
 
 @asynccontextmanager
 async def _lease(database: Database, id_: str, digest: str) -> AsyncIterator[None]:
-    """Store a lease, and renew it until the end of the context."""
-    services = database[SERVICES]
-    fields = {"digest": digest, "until": {"$add": ["$$NOW", LEASE_SECONDS * 1_000]}}
+    """Wait until no other process holds a lease, store it, and renew it until the context ends."""
+    services, holder = database[SERVICES], uuid4().hex
+    until = {"$add": ["$$NOW", LEASE_SECONDS * 1_000]}
+    own = {"_id": id_, "digest": digest, "holder": holder, "until": until}
+    is_own, is_free = {"$eq": ["$holder", holder]}, _EXPIRED["$expr"]  # also if there is none
+    update = {"$replaceWith": {"$cond": [{"$or": [is_own, is_free]}, own, "$$ROOT"]}}
 
-    async def renew() -> None:
-        await services.update_one({"_id": id_}, [{"$set": fields}], upsert=True)
+    async def renew() -> bool:
+        """Return whether this process holds it."""
+        try:
+            stored = await services.find_one_and_update(
+                {"_id": id_}, [update], upsert=True, return_document=ReturnDocument.AFTER
+            )
+        except DuplicateKeyError:  # another process has just stored it
+            return False
+        return bool(stored["holder"] == holder)
 
     async def keep() -> None:
         while True:
@@ -77,7 +85,12 @@ async def _lease(database: Database, id_: str, digest: str) -> AsyncIterator[Non
             with suppress(PyMongoError):  # it is renewed as soon as that is possible again
                 await renew()
 
-    await renew()
+    for attempt in count():
+        if await renew():
+            break
+        if not attempt:
+            _log.info("Waiting for another service that completes stored records")
+        await asyncio.sleep(_RETRY_SECONDS)
     keeping = asyncio.create_task(keep())
     try:
         yield
@@ -86,4 +99,4 @@ async def _lease(database: Database, id_: str, digest: str) -> AsyncIterator[Non
         await asyncio.wait([keeping])
         with suppress(PyMongoError, TimeoutError), pymongo.timeout(_CLOSE_SECONDS):
             async with asyncio.timeout(_CLOSE_SECONDS):
-                await services.delete_one({"_id": id_})
+                await services.delete_one({"_id": id_, "holder": holder})

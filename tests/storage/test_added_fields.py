@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
@@ -13,9 +14,10 @@ from registry.operations.consistency import check
 from registry.resources.types_file import TypesFile, digest_of_types
 from registry.settings import Settings
 from registry.start_error import StartError
-from registry.storage import SERVICES
+from registry.storage import SERVICES, completion_lease
 from registry.storage.text_blocks import BLOCK_SIZE
 from tests.conftest import Serve
+from tests.storage.waiting import eventually
 from tests.support import Api, Database
 
 Restart = Callable[[str], Awaitable[Api]]
@@ -149,6 +151,7 @@ async def test_links_to_what_was_deleted_while_they_were_hidden_are_removed(
 
 
 TWO = '[computer]\nx = "text"\n'
+SAME = '[computer]\ny = "text"\n'
 
 
 @pytest.mark.parametrize(
@@ -173,6 +176,11 @@ TWO = '[computer]\nx = "text"\n'
             PHONES.replace('"phones"', '"mobiles"', 1),
             "the collection of phone is phones, which has records",
         ),
+        (
+            SAME,
+            '[computer]\ny = {type = "text", unique = true}\nz = {type = "text", default = "z"}',
+            'computer.y cannot be unique, as computers have these values more than once: "a"',
+        ),
     ],
 )
 async def test_what_does_not_fit_is_refused_and_nothing_changes(
@@ -184,7 +192,8 @@ async def test_what_does_not_fit_is_refused_and_nothing_changes(
     phone = {"type": "phone", "attributes": {"number": "1"}, "relationships": owner}
     await api.post("/phones", phone)
     for number in range(8):
-        data = {"serial": str(number)} | ({"x": "a"} if number == 1 and before == TWO else {})
+        own = {"x": "a"} if number == 1 and before == TWO else {"y": "a"} if before == SAME else {}
+        data = {"serial": str(number)} | own
         response = await api.post("/computers", {"type": "computer", "attributes": data})
         assert response.status == 201
     stored = await database.computers.find().to_list(None)
@@ -204,6 +213,28 @@ async def test_records_are_read_once_for_a_declaration(
     monkeypatch.setattr("registry.operations.added_fields.check", None)
     await restart(DEFAULTS + PHONES)
     await restart(PHONES)
+
+
+async def test_one_process_completes_records_unless_it_was_cut_off(
+    database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    is_held, ends = asyncio.Event(), asyncio.Event()
+
+    async def hold() -> None:
+        async with completion_lease(database, ""):
+            is_held.set()
+            await ends.wait()
+
+    async with completion_lease(database, ""):
+        other = asyncio.create_task(hold())
+        assert await eventually(lambda: "Waiting for another service" in caplog.text)
+        assert not is_held.is_set()
+        await database[SERVICES].update_many({}, [{"$set": {"until": "$$NOW"}}])
+        await is_held.wait()
+    assert await database[SERVICES].count_documents({}) == 1  # that of the other
+    ends.set()
+    await other
 
 
 async def test_services_of_a_database_declare_the_same(

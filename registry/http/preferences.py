@@ -13,7 +13,7 @@ _PREFER = istr(PREFER)
 
 _QUOTED = r'"(?:[^"\\]|\\.)*+'
 _ELEMENT = re.compile(rf'(?:{_QUOTED}\\?"?|[^",])++')
-_PREFERENCE = re.compile(rf'\s*([^\s=;"]+)\s*(?:=\s*({_QUOTED}"|[^\s;"]*)\s*)?(?:;|\Z)')
+_PREFERENCE = re.compile(rf'\s*+([^\s=;"]++)\s*+(?:=\s*+({_QUOTED}"|[^\s;"]*+)\s*+)?+(?:;|\Z)')
 """A preference before its parameters, none of which is supported."""
 
 

@@ -125,6 +125,7 @@ async def test_a_resource_is_created_then_updated_and_then_left(
         ("resolution, tx=commit", False, False),
         (" ,;=,", False, False),
         ('"\\' * 30_000, False, False),
+        (f"tx={' ' * 60_000}x y", False, False),
     ],
 )
 def test_preferences_that_are_not_supported_are_ignored(

@@ -33,7 +33,7 @@ _MEMORY, _MEMORY_BYTES = Path("/dev/shm"), 4 * 2**30  # noqa: S108 - subdirector
 _MAX_DOCUMENTS = 500
 """With more, a database is not emptied: dropping it is faster."""
 
-_SECONDS = 5.0
+_EMPTYING_SECONDS = 5.0
 """How long emptying a database may take: a transaction that a test has left open blocks it."""
 
 
@@ -89,7 +89,7 @@ async def prepare(settings: Settings) -> None:
 
 
 class Databases:
-    """Databases that tests use one after another, as to create and drop their tables is slow.
+    """Databases that tests use one after another, as to create and drop their collections is slow.
 
     reference: the name of a database that only the service has prepared.
     """
@@ -108,7 +108,7 @@ class Databases:
     def put_back(self, name: str) -> bool:
         """Empty a database; return whether it is as if it were new, and may be taken again."""
         try:
-            with pymongo.timeout(_SECONDS):
+            with pymongo.timeout(_EMPTYING_SECONDS):
                 if not self._is_unchanged(name):
                     return False
                 for collection in self._collections:
@@ -171,7 +171,9 @@ class _Session:
         """Return a service; without settings the one that was started during the last test."""
         if settings:
             return await self._start(settings)
-        runner = await (self._next or self._start({}))
+        # Taken out first: if it has failed, it fails one test only.
+        following, self._next = self._next, None
+        runner = await (following or self._start({}))
         self._next = self._loop.create_task(self._start({}))
         return runner
 

@@ -71,10 +71,11 @@ class Gone(RegistryError):
 
 
 class Conflict(RegistryError):
-    """Somebody else has changed the resource since it was read, or has its unique value.
+    """Somebody else has changed the resource (status 412), or has its unique value (status 409).
 
     read: the resource as it was read, None for a new one. sent: the fields that were not stored.
-    stored: the resource as it is stored, or the one that has the value; None if it cannot be read.
+    stored: the resource as it is stored, or for 409 the one that has the value; None if it cannot
+    be read.
     """
 
     read: Resource | None = None

@@ -59,7 +59,8 @@ class Client(Transport):
     """A client of a running service: `async with Client(url, token=...) as registry:`.
 
     Fields are attributes, and relationships: a resource, None, or a list of resources. All methods
-    raise RegistryError if the service cannot be reached, or refuses a request.
+    raise RegistryError if the service refuses a request, or cannot be reached; only `changes` waits
+    for one that has responded before.
     """
 
     def __init__(self, url: str, token: str | None = None) -> None:
@@ -105,7 +106,10 @@ class Client(Transport):
                 yield resource
 
     async def update(self, resource: Resource, /, **fields: Any) -> Resource:
-        """Change fields, also of this object. Raises Conflict if the resource is not as read."""
+        """Change fields, also of this object. Raises Conflict if the resource is not as read.
+
+        One of a list, whose version is not known, is read again before.
+        """
         body = await self._body(resource.type, fields, id=resource.id)
         reply = await self._change(hdrs.METH_PATCH, resource, fields, body)
         updated = _resource(resource.type, reply, fields)
@@ -115,7 +119,7 @@ class Client(Transport):
         return resource
 
     async def delete(self, resource: Resource) -> None:
-        """Delete a resource. Raises Conflict if it is not as read."""
+        """Delete a resource; as `update`."""
         await self._change(hdrs.METH_DELETE, resource, {})
 
     async def execute(

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from functools import partial
 from typing import Any, Self, TypeAlias
 
 import orjson
@@ -57,14 +58,24 @@ class Transport:
         headers = {hdrs.ACCEPT_ENCODING: "identity"}
         headers |= {hdrs.AUTHORIZATION: f"Bearer {token}"} if token else {}
         timeout = ClientTimeout(total=_TIMEOUT_SECONDS)
-        self._session = ClientSession(f"{base_url(url)}/", headers=headers, timeout=timeout)
+        # Opened by the context, as it needs an event loop.
+        self._new = partial(ClientSession, f"{base_url(url)}/", headers=headers, timeout=timeout)
+        self._opened: ClientSession | None = None
         self._has_responded = False
 
     async def __aenter__(self) -> Self:
+        self._opened = self._new()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._session.close()
+        self._opened = None
+
+    @property
+    def _session(self) -> ClientSession:
+        if self._opened is None:
+            raise RuntimeError("the client is not open: use it in `async with Client(...) as ...:`")
+        return self._opened
 
     async def send(
         self, method: str, path: str, body: Any = None, prefer: Sequence[str] = (), **options: Any

@@ -21,7 +21,7 @@ from registry.settings import Parser
 from registry.start_error import StartError
 from registry.transfer.exporter import (
     by_dependency,
-    shown_by,
+    projection_parameters,
     write_csv,
     write_ndjson,
 )
@@ -78,7 +78,7 @@ async def _export(parsed: argparse.Namespace, types: Sequence[ResourceType]) -> 
         async with open_client(parsed.url) as client:
             return {
                 one.collection: await write(
-                    client, one.collection, [*chosen, *shown_by(one, columns)], file
+                    client, one.collection, [*chosen, *projection_parameters(one, columns)], file
                 )
                 for one in types
             }

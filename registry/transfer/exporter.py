@@ -8,6 +8,7 @@ from typing import IO, TypeAlias
 import orjson
 
 from registry.client import Client
+from registry.client.client_documents import understood
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
 from registry.protocol import CSV_TYPE
@@ -27,7 +28,7 @@ def by_dependency(graph: Graph) -> list[ResourceType]:
     return list(graph.values())
 
 
-def shown_by(resource: ResourceType, columns: Sequence[str]) -> Parameters:
+def projection_parameters(resource: ResourceType, columns: Sequence[str]) -> Parameters:
     """Return the parameters for columns such as `serial`, `owner` and `owner.email`.
 
     By default, these are all that an import of the type needs. The service refuses unknown ones.
@@ -64,10 +65,11 @@ async def write_ndjson(client: Client, path: str, parameters: Parameters, file: 
     async with aclosing(client.pages(path, parameters)) as pages:
         async for page in pages:
             for resource in page["data"]:
-                shown = {name: resource[name] for name in ("type", ID, "attributes")}
-                if links := resource.get("relationships"):
-                    linkage = {name: {"data": one["data"]} for name, one in links.items()}
-                    shown["relationships"] = linkage
+                with understood(path):
+                    shown = {name: resource[name] for name in ("type", ID, "attributes")}
+                    if links := resource.get("relationships"):
+                        linkage = {name: {"data": one["data"]} for name, one in links.items()}
+                        shown["relationships"] = linkage
                 file.write(orjson.dumps(shown, option=orjson.OPT_APPEND_NEWLINE))
             lines += len(page["data"])
     return lines

@@ -15,6 +15,7 @@ from uuid import uuid4
 import orjson
 
 from registry.client import RegistryError
+from registry.client.client_documents import understood
 from registry.client.registry_client import Client, Document
 from registry.jsonapi.operation_documents import MAX_OPERATIONS
 from registry.printable import note
@@ -220,7 +221,8 @@ class Importer:
         preferences = [ROLL_BACK] * is_dry + [MERGE] * plan.can_merge
         key = f"{self._ledger.source}-{rows[0].line}-{rows[-1].line}-{len(rows)}"
         results = await self._client.execute(plan.operations, key, preferences)
-        return [None if is_dry else result["data"][ID] for result in results]
+        with understood("operations"):
+            return [None if is_dry else result["data"][ID] for result in results]
 
 
 def _mentions(rows: Sequence[Row]) -> Iterator[Mention]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from registry.client.client_documents import understood
 from registry.client.registry_client import Client, Document
 from registry.model.attributes.identifier import parse_id
 from registry.model.graph import Graph
@@ -115,13 +116,15 @@ class Lookups:
         for type_name, names, _ in wanted:
             shapes[type_name].add(names)
         found: defaultdict[ResourceKey, dict[str, Document]] = defaultdict(dict)
-        for resource in [each for read in await asyncio.gather(*requests) for each in read]:
-            type_name, id_ = resource["type"], resource[ID]
-            for names in shapes[type_name]:
-                key = self._key(type_name, names, {**resource["attributes"], ID: id_})
-                if key in wanted:
-                    found[key][id_] = resource
-        return {key: list(resources.values()) for key, resources in found.items()}
+        resources = [each for read in await asyncio.gather(*requests) for each in read]
+        with understood(", /".join(self._graph[type_name].collection for type_name in shapes)):
+            for resource in resources:
+                type_name, id_ = resource["type"], resource[ID]
+                for names in shapes[type_name]:
+                    key = self._key(type_name, names, {**resource["attributes"], ID: id_})
+                    if key in wanted:
+                        found[key][id_] = resource
+        return {key: list(by_id.values()) for key, by_id in found.items()}
 
     async def _read(self, type_name: str, conditions: Sequence[Any]) -> list[Document]:
         resource = self._graph[type_name]

@@ -182,6 +182,14 @@ async def test_an_import_that_is_killed_continues_where_it_stopped(
         (web.Response(text="<html>"), "not a registry"),
         (web.Response(text="{}"), "not a registry"),
         (
+            web.Response(text='{"data": [{}]}'),
+            "not a registry: the response of /computers, /persons",
+        ),
+        (
+            web.Response(text='{"data": [], "atomic:results": [{}, {}]}'),
+            "not a registry: the response of /operations is not a document of one",
+        ),
+        (
             web.Response(status=500, text='{"errors": [{"detail": "\\u001b]0;t\\u0007\\u202e"}]}'),
             r"/computers failed with status 500: \x1b]0;t\x07\u202e",
         ),

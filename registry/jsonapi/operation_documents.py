@@ -160,14 +160,9 @@ class _OperationLoader(DocumentLoader):
         self.errors.raise_any()
         is_shown = relationship is None and verb is not Verb.REMOVE
         target = target or Identifier(placeholder, "", position.pointer)
+        merges = merges and verb is Verb.ADD
         return Write(
-            verb,
-            resource,
-            target,
-            change,
-            position=position,
-            is_shown=is_shown,
-            merges=merges and verb is Verb.ADD,
+            verb, resource, target, change, position=position, is_shown=is_shown, merges=merges
         )
 
     def _data(self) -> Any:

@@ -68,12 +68,7 @@ class CollectionView(ResourceView):
         query = replace(query, fields={self.resource.type: self.resource.writable, **query.fields})
         shows_related = bool(query.include)
         write = Write(
-            Verb.ADD,
-            self.resource,
-            NEW,
-            change,
-            shows_related=shows_related,
-            merges=merges,
+            Verb.ADD, self.resource, NEW, change, shows_related=shows_related, merges=merges
         )
         (result,) = await self.repository.write(
             [write.written_by(self.author)], key, rolls_back=preferences.rolls_back

@@ -75,6 +75,7 @@ class UniqueValues:
         """Return an error for each value of a write that another record has."""
         resource = write.resource
         ids = {name: self._id(resource, name, one) for name, one in write.unique_values.items()}
+        taken = {name: id_ for name, id_ in ids.items() if id_ not in (None, write.target.id)}
         return [
             DuplicateValue(
                 resource,
@@ -82,8 +83,7 @@ class UniqueValues:
                 write.position,
                 id_ if (resource.type, id_) in self._stored else None,
             )
-            for name, id_ in ids.items()
-            if id_ not in (None, write.target.id)
+            for name, id_ in taken.items()
         ]
 
     def resolve(

@@ -161,7 +161,7 @@ def test_the_page_on_types_shows_its_file_and_the_error_for_another(
     Path("fleet.toml").write_text(re.sub("status.*", 'status = "enumeration"', fleet))
     with pytest.raises(ValueError, match="line 4") as raised:
         read_types("fleet.toml")
-    assert f"registry: --types: {raised.value}; --help" in page
+    assert f"registry: --types: {raised.value}\n" in page
 
 
 def test_the_table_of_limits_names_settings_that_exist() -> None:

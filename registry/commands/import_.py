@@ -37,8 +37,9 @@ from registry.transfer.rows import InvalidFile, InvalidRow, Row, decoded
 
 _DESCRIPTION = (
     "Create the resources of a file in a running service, or update those that it has: found by "
-    "their ids, unique attributes, e-mail addresses, or what --key names. A second import of a "
-    "file changes nothing. Invalid rows are reported by line and column; all others are stored."
+    "their ids, unique attributes, e-mail addresses, or what --key names. With one of these, a "
+    "second import of a file changes nothing. Invalid rows are reported by line and column; all "
+    "others are stored."
 )
 
 
@@ -132,7 +133,7 @@ def _import_parser(graph: Graph) -> Parser:
     add("--create", action="store_true", help=create_help)
     replace_help = "empty cells remove values and links [default: leave them as they are]"
     add("--replace", action="store_true", help=replace_help)
-    map_help = "column of the file and what it is: 'Asset Tag=serial'; 'Notes=' leaves it out"
+    map_help = "column of the file and what it is: 'Serial number=serial'; 'Notes=' leaves it out"
     repeatable("--map", metavar="COLUMN=NAME", type=checked(_map), help=map_help)
     encoding_help = "encoding of the file, such as cp1252 [default: utf-8]"
     add("--encoding", type=_encoding, default="utf-8", metavar="NAME", help=encoding_help)

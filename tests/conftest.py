@@ -173,6 +173,7 @@ def settings(mongodb_uri: str, database_name: str) -> Settings:
         mongodb_uri=mongodb_uri,
         database=database_name,
         allowed_host=("h", "fleet.example", "proxy.example"),  # of raw requests
+        query_seconds=60.0,  # which a slow machine does not exceed
     )
 
 
@@ -201,7 +202,8 @@ async def serve(settings: Settings) -> AsyncIterator[Serve]:
         catch_up: bool = True,
         **capacity: Any,
     ) -> Api:
-        changed = {"response_seconds": 60.0} | capacity  # a slow machine has no late responses
+        # On a slow machine, no response is late, and no request has waited for too long.
+        changed = {"response_seconds": 60.0, "queue_seconds": 60.0} | capacity
         app = _app(settings, resources, limits, replace(Capacity.of(settings), **changed))
         clients.append(TestClient(_Server(app)))
         await clients[-1].start_server()

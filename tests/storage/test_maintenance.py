@@ -66,7 +66,7 @@ async def test_queries_of_a_type_without_indexes_count_as_heavy(
 
     monkeypatch.setattr(Indexes, "build", wait)
     await fill(database, 10)
-    api = await serve(catch_up=False, heavy_queries=1, queue_length=0)
+    api = await serve(catch_up=False, heavy_queries=1, queue_length=0, queue_seconds=0.001)
     async with api.repository.bulkheads.heavy_queries:
         assert (await api.get("/persons?page[size]=2")).status == 200
         assert (await api.get("/persons?page[size]=2&sort=-id")).status == 200

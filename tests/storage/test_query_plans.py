@@ -162,7 +162,7 @@ async def stored(database: Database, serve: Serve) -> Api:
             }
             for number in range(1, COUNT + 1)
         )
-    api = await serve(heavy_queries=1, queue_length=0)
+    api = await serve(heavy_queries=1, queue_length=0, queue_seconds=0.001)
     for resource in GRAPH.values():  # loads the index of ids
         await api.get(f"/{resource.collection}?page[number]=1&page[size]=1")
     return api

@@ -184,7 +184,7 @@ async def api(serve: Serve) -> Api:
     limits=LIMITS,
 )
 @hypothesis_settings(
-    max_examples=100,
+    max_examples=60,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],  # examples share a database
 )

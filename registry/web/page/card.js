@@ -16,6 +16,7 @@ import { plain, shown } from "./values.js"
 /** @typedef {import("./description.js").Relationship} Relationship */
 /** @typedef {import("./api.js").Resource} Resource */
 /** @typedef {import("./api.js").Identifier} Identifier */
+/** @typedef {{ attributes: Record<string, any>, etag: string }} Version */
 
 const ROWS = 10
 
@@ -25,9 +26,6 @@ export class Card {
 
   /** The form, while the resource is edited. @type {Inputs | null} */
   #inputs = null
-
-  /** What the form began with. @type {{ attributes: Record<string, any>, etag: string }} */
-  #base = { attributes: {}, etag: "" }
 
   /** @type {Table[]} */
   #tables = []
@@ -62,6 +60,10 @@ export class Card {
     await this.#loadTables()
   }
 
+  /**
+   * Read the resource; return its version. Raises Failure, AbortError.
+   * @returns {Promise<Version>}
+   */
   async #read() {
     const names = [...this.type.attributes, ...this.type.authorship].map((one) => one.name)
     const query = fieldsWithNames(this.type, names, this.app.description, this.app.mayRead)
@@ -70,10 +72,11 @@ export class Card {
     this.included = document.included ?? []
     this.etag = etag
     this.name = nameOf(this.type, this.resource)
+    return { attributes: this.resource.attributes, etag }
   }
 
   /**
-   * Read again what others have changed, unless it is being edited.
+   * Read again what others have changed; a form keeps what it began with.
    * @param {import("./feed.js").Change[]} changes
    */
   async update(changes) {
@@ -84,20 +87,21 @@ export class Card {
       this.#tables.some((table) => table.shows(one))
     const isMine = changes.some(isThis)
     if (!isMine && !changes.some((one) => isLinked(one) || one.links.some(isThis))) return
-    if (this.#inputs) {
-      if (isMine) this.#inputs.message.textContent = texts.changedMeanwhile
-      return
-    }
     try {
       const [before, focused] = [this.etag, document.activeElement]
       await this.#read()
-      if (this.#inputs) return
+      if (this.#inputs) {
+        if (isMine) this.#inputs.message.textContent = texts.changedMeanwhile
+        return
+      }
       this.#render()
       this.element.classList.toggle("flash", before !== this.etag)
       await this.#loadTables()
       if (focused && !focused.isConnected) refocus(focused)
     } catch (error) {
-      if (error instanceof Failure && error.status === 404) this.app.show()
+      if (!(error instanceof Failure && error.status === 404)) return
+      if (this.#inputs) this.#inputs.message.textContent = texts.conflictGone
+      else this.app.show()
     }
   }
 
@@ -327,7 +331,7 @@ export class Card {
     if (this.#inputs) return this.#inputs.focus()
     const inputs = new Inputs(app, type, resource.attributes)
     this.#inputs = inputs
-    this.#base = { attributes: resource.attributes, etag: this.etag ?? "*" }
+    const base = { attributes: resource.attributes, etag: this.etag ?? "*" }
     const save = h("button", { class: "primary" }, texts.save)
     const stop = async () => {
       if (inputs.isDirty && !(await askToLeave())) return
@@ -337,7 +341,7 @@ export class Card {
       event.preventDefault()
       if (isBusy(save)) return
       const values = inputs.read()
-      if (values) await whileBusy(save, () => this.#save(inputs, values))
+      if (values) await whileBusy(save, () => this.#save(inputs, values, base))
     }
     const keydown = (/** @type {KeyboardEvent} */ event) => {
       if (event.key === "Escape") stop()
@@ -362,41 +366,41 @@ export class Card {
   }
 
   /**
-   * Store what differs from what was read.
+   * Store what was changed, and close the form.
    * @param {Inputs} inputs
    * @param {Record<string, any>} values
+   * @param {Version} base what they were changed from
    */
-  async #save(inputs, values) {
-    const { attributes, etag } = this.#base
-    const changed = Object.entries(values).filter(
-      ([name, value]) => !isSame(value, attributes[name]),
-    )
+  async #save(inputs, values, base) {
     try {
-      if (changed.length > 0) {
-        await this.#patch({ attributes: Object.fromEntries(changed) }, etag)
+      if (Object.keys(values).length > 0) {
+        await this.#patch({ attributes: values }, base.etag)
         announce(texts.saved)
       }
       await this.#read()
       this.#close()
     } catch (error) {
-      const isConflict = error instanceof Failure && error.status === 412
-      if (isConflict)
-        await this.#resolve(inputs, Object.fromEntries(changed)).catch((one) => inputs.show(one))
-      else if (error instanceof Failure && error.status === 404)
-        inputs.message.textContent = texts.conflictGone
+      const status = error instanceof Failure ? error.status : 0
+      if (status === 412) await this.#resolve(inputs, values, base).catch((one) => inputs.show(one))
+      else if (status === 404) inputs.message.textContent = texts.conflictGone
       else inputs.show(error)
     }
   }
 
   /**
-   * Show what was typed beside what somebody else has stored, and store what is chosen.
+   * Show what was typed beside what somebody else has stored, and store what is chosen; all, if
+   * these are different attributes. Until then, the form keeps its base.
    * @param {Inputs} inputs
    * @param {Record<string, any>} mine
+   * @param {Version} base
    */
-  async #resolve(inputs, mine) {
-    await this.#read()
-    const theirs = this.resource?.attributes ?? {}
-    const etag = this.etag ?? "*"
+  async #resolve(inputs, mine, base) {
+    const current = await this.#read()
+    const theirs = current.attributes
+    const isConflict = (/** @type {Attribute} */ { name }) =>
+      name in mine && ![base.attributes[name], mine[name]].includes(theirs[name])
+    const attributes = this.type.attributes.filter(isConflict)
+    if (attributes.length === 0) return this.#save(inputs, mine, current)
     /** @type {(one: Attribute, label: string, value: any, isMine: boolean) => Node} */
     const choice = (one, label, value, isMine) => {
       const state = { name: one.name, value: String(isMine), checked: isMine }
@@ -404,7 +408,6 @@ export class Card {
       const attributes = { class: "check", "aria-label": `${label}: ${plain(one, value)}` }
       return h("label", attributes, input, shown(one, value))
     }
-    const attributes = this.type.attributes.filter((one) => one.name in mine)
     const rows = attributes.map((one) => [
       one.label,
       choice(one, texts.yours, mine[one.name], true),
@@ -414,10 +417,9 @@ export class Card {
     const submit = async (/** @type {Event} */ event) => {
       event.preventDefault()
       const chosen = new FormData(form)
-      const kept = Object.entries(mine).filter(([name]) => chosen.get(name) === "true")
+      const kept = Object.entries(mine).filter(([name]) => chosen.get(name) !== "false")
       dialog.close()
-      this.#base = { attributes: theirs, etag }
-      await this.#save(inputs, { ...theirs, ...Object.fromEntries(kept) })
+      await this.#save(inputs, Object.fromEntries(kept), current)
     }
     const form = h(
       "form",
@@ -474,15 +476,3 @@ export class Card {
 
 /** Formats a count as an attribute would be. */
 const COUNT = /** @type {Attribute} */ ({ kind: "integer" })
-
-/**
- * Return whether a value is what is stored: times are entered to the second.
- * @param {any} value
- * @param {any} stored
- */
-function isSame(value, stored) {
-  const isTime = typeof stored === "string" && /^\d{4}-\d\d-\d\dT.*Z$/.test(stored)
-  if (isTime && value)
-    return Math.floor(Date.parse(stored) / 1000) === Math.floor(Date.parse(value) / 1000)
-  return value === (stored ?? null)
-}

@@ -45,13 +45,16 @@ export function byId(id) {
 }
 
 /**
- * Return a button.
+ * Return a button, which can be pressed again when its action has ended.
  * @param {string} label
  * @param {(event: MouseEvent) => unknown} click
  * @param {Record<string, unknown>} [attributes]
  */
 export function button(label, click, attributes = {}) {
-  return h("button", { type: "button", click, ...attributes }, label)
+  const press = (/** @type {MouseEvent} */ event) =>
+    isBusy(control) || whileBusy(control, async () => click(event))
+  const control = h("button", { type: "button", click: press, ...attributes }, label)
+  return control
 }
 
 /**
@@ -135,15 +138,15 @@ export function openDialog(title, content, { mayClose = () => true, isWide = fal
 }
 
 /**
- * Focus an element again, or what has taken its place: that with the same text.
+ * Focus an element again, or what has taken its place: that with the same label.
  * @param {Element} element
  */
 export function refocus(element) {
-  const text = element.textContent
+  const label = (/** @type {Element} */ one) => one.getAttribute("aria-label") ?? one.textContent
   const others = [...document.querySelectorAll("main button, main a")]
   const found = element.isConnected
     ? element
-    : text && others.find((one) => one.textContent === text)
+    : label(element) && others.find((one) => label(one) === label(element))
   if (found instanceof HTMLElement) found.focus()
 }
 

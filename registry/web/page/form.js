@@ -12,7 +12,11 @@ import { controlFor, valueOf } from "./values.js"
 /** @typedef {import("./description.js").Attribute} Attribute */
 /** @typedef {import("./api.js").Identifier} Identifier */
 /** @typedef {import("./api.js").ErrorObject} ErrorObject */
-/** @typedef {{ element: HTMLElement, error: HTMLElement, control: HTMLElement }} Field */
+/** @typedef {import("./values.js").Control} Control */
+/**
+ * An input. first: what it began with, as `stateOf` returns it.
+ * @typedef {{ element: HTMLElement, error: HTMLElement, control: Control, first: unknown }} Field
+ */
 
 /** The inputs for the attributes of a type, and for the links of a new resource. */
 export class Inputs {
@@ -46,15 +50,12 @@ export class Inputs {
     this.message = h("p", { role: "alert", class: "error" })
     const all = [...this.#fields.values()].map((one) => one.element)
     this.element = h("div", { class: "inputs" }, ...all, this.message)
-    this.#first = this.#state()
   }
-
-  #first
 
   /**
    * @param {string} name
    * @param {string} label
-   * @param {HTMLElement} control
+   * @param {Control} control
    * @param {string} description
    * @param {boolean} isRequired
    */
@@ -74,7 +75,7 @@ export class Inputs {
       hint,
       error,
     )
-    this.#fields.set(name, { element, error, control })
+    this.#fields.set(name, { element, error, control, first: stateOf(control) })
   }
 
   /** @param {import("./description.js").Relationship} link */
@@ -94,19 +95,9 @@ export class Inputs {
     this.#add(link.name, link.label, box.input, "", false)
   }
 
-  /** Return what is entered, as text to compare. */
-  #state() {
-    const controls = [...this.#fields.values()].map(
-      (one) => /** @type {HTMLInputElement} */ (one.control),
-    )
-    return JSON.stringify(
-      controls.map((one) => (one.type === "checkbox" ? one.checked : one.value)),
-    )
-  }
-
   /** Whether something was entered that would be lost. */
   get isDirty() {
-    return this.#state() !== this.#first
+    return [...this.#fields.values()].some((one) => stateOf(one.control) !== one.first)
   }
 
   /** Focus the first input. */
@@ -122,13 +113,14 @@ export class Inputs {
     const texts = this.attributes.filter((one) => one.kind === "text" && one.required)
     const words = text.split(/\s+/)
     for (const [index, { name }] of texts.entries()) {
-      const control = /** @type {HTMLInputElement} */ (this.#fields.get(name)?.control)
+      const { control } = /** @type {Field} */ (this.#fields.get(name))
       control.value = index === texts.length - 1 ? words.join(" ") : (words.shift() ?? "")
     }
   }
 
   /**
-   * Return the attributes that were entered. If one is not valid, show that, and return null.
+   * Return the attributes that were entered: those of a stored resource that were changed, as an
+   * input can round what is stored. If one is not valid, show that, and return null.
    * @returns {Record<string, any> | null}
    */
   read() {
@@ -138,20 +130,18 @@ export class Inputs {
     /** @type {[string, string][]} */
     const invalid = []
     for (const attribute of this.attributes) {
-      const { control } = /** @type {Field} */ (this.#fields.get(attribute.name))
+      const { control, first } = /** @type {Field} */ (this.#fields.get(attribute.name))
+      if (!this.isNew && stateOf(control) === first) continue
       const isRequired = control.hasAttribute("required")
       try {
-        const entered = /** @type {import("./values.js").Control} */ (control)
-        values[attribute.name] = valueOf({ ...attribute, required: isRequired }, entered)
+        values[attribute.name] = valueOf({ ...attribute, required: isRequired }, control)
       } catch (message) {
         invalid.push([attribute.name, String(message)])
       }
     }
     for (const { name } of this.type.relationships) {
-      const control = this.#fields.get(name)?.control
-      const isUnchosen =
-        control instanceof HTMLInputElement && control.value.trim() && !this.#linked.has(name)
-      if (isUnchosen) invalid.push([name, texts.fieldUnchosen])
+      const entered = this.#fields.get(name)?.control.value.trim()
+      if (entered && !this.#linked.has(name)) invalid.push([name, texts.fieldUnchosen])
     }
     for (const [name, message] of invalid) this.#mark(name, [message])
     this.#focusInvalid()
@@ -206,6 +196,15 @@ export class Inputs {
   }
 }
 
+/**
+ * Return what is entered, to compare.
+ * @param {Control} control
+ */
+function stateOf(control) {
+  if (control instanceof HTMLInputElement && control.type === "checkbox") return control.checked
+  return control.validity.badInput || control.value
+}
+
 /** Ask whether what was typed may be lost. */
 export function askToLeave() {
   const help = h("p", {}, texts.unsavedHelp)
@@ -223,13 +222,14 @@ let staysOpen = false
  */
 export function openCreation(app, type, { onCreated, text = "" } = {}) {
   const holder = h("div")
-  let inputs = new Inputs(app, type, null)
   const begin = () => {
-    inputs = new Inputs(app, type, null)
-    app.pending = inputs
-    holder.replaceChildren(inputs.element)
-    inputs.focus()
+    const begun = new Inputs(app, type, null)
+    app.pending = begun
+    holder.replaceChildren(begun.element)
+    begun.focus()
+    return begun
   }
+  let inputs = begin()
   const again = h("input", { type: "checkbox", id: newId() })
   again.checked = staysOpen
   again.addEventListener("change", () => (staysOpen = again.checked))
@@ -251,7 +251,7 @@ export function openCreation(app, type, { onCreated, text = "" } = {}) {
       announce(texts.created(nameOf(type, created)), {
         link: [texts.open, `#${type.path}/${created.id}`],
       })
-      if (again.checked) begin()
+      if (again.checked) inputs = begin()
       else dialog.close()
       app.refresh()
     }).catch((error) => inputs.show(error))
@@ -262,6 +262,6 @@ export function openCreation(app, type, { onCreated, text = "" } = {}) {
   const mayClose = () => !inputs.isDirty || askToLeave()
   const dialog = openDialog(texts.add(type.label), [form], { mayClose })
   dialog.addEventListener("close", () => (app.pending = null))
-  begin()
+  inputs.focus()
   if (text) inputs.enter(text)
 }

@@ -1,6 +1,6 @@
 /** Tables: pages of a collection that can be sorted and filtered, and follow what others change. */
 
-import { announceFailure, button, buttons, h, isBusy, openDialog, whileBusy } from "./dom.js"
+import { announceFailure, button, buttons, h, openDialog } from "./dom.js"
 import { copyOf, fieldsWithNames, labelOf, nameOf } from "./description.js"
 import { texts } from "./texts.js"
 import { controlFor, parsed, shown } from "./values.js"
@@ -431,8 +431,7 @@ export function linkTo(app, type, link, resource, included) {
  * @param {HTMLButtonElement} control
  */
 export async function download(app, table, control) {
-  if (isBusy(control)) return
-  await whileBusy(control, async () => {
+  try {
     const state = [...table.state].filter(([name]) => !name.startsWith("page"))
     const query = { ...table.query, ...Object.fromEntries(state) }
     const response = await app.api.fetch("GET", table.path, {
@@ -443,7 +442,9 @@ export async function download(app, table, control) {
     const href = URL.createObjectURL(await receive(response, control))
     h("a", { href, download: `${table.path.split("/").at(-1)}.csv` }).click()
     setTimeout(() => URL.revokeObjectURL(href), REVOKE_MS)
-  }).catch(announceFailure)
+  } catch (error) {
+    announceFailure(error)
+  }
   control.textContent = texts.download
 }
 

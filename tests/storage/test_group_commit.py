@@ -23,7 +23,7 @@ from registry.storage.errors import (
 from registry.storage.mongo import transactions
 from registry.storage.writes import group_commit, id_allocation, unit_of_work, write_requests
 from registry.storage.writes.unit_of_work import UnitOfWork
-from registry.storage.writes.write_requests import WriteRequest, WriteResult
+from registry.storage.writes.write_requests import RequestOutcome, WriteResult
 from tests.conftest import Serve
 from tests.storage.waiting import eventually
 from tests.storage.writing import (
@@ -82,12 +82,12 @@ class Gate:
         self.open()
         flush = UnitOfWork.flush
 
-        async def hold(unit: UnitOfWork, requests: Sequence[WriteRequest]) -> None:
-            if any(one.writes[0].target.id != MISSING for one in requests):
+        async def hold(unit: UnitOfWork, outcomes: Sequence[RequestOutcome]) -> None:
+            if any(one.writes[0].target.id != MISSING for one, _ in outcomes):
                 self.held += 1
                 await self._opened.wait()
                 self.held -= 1
-            await flush(unit, requests)
+            await flush(unit, outcomes)
 
         monkeypatch.setattr(UnitOfWork, "flush", hold)
 
@@ -122,7 +122,7 @@ def serials(registry: Registry, count: int = 20) -> list[list[Write]]:
     return [[registry.update(("computer", 1 + n % 4), serial=f"S{n}")] for n in range(count)]
 
 
-async def assert_written(database: Database, outcomes: Sequence[Outcome]) -> None:
+async def assert_written(database: Database, outcomes: Sequence[RequestOutcome]) -> None:
     """Check that `serials` were written in order, each once."""
     results = list(map(result_of, outcomes))
     for first in range(4):
@@ -435,9 +435,9 @@ async def test_the_requests_of_a_group_that_takes_too_long_run_alone(
 ) -> None:
     flush, seconds = UnitOfWork.flush, 0.5
 
-    async def flush_late(unit: UnitOfWork, requests: Sequence[WriteRequest]) -> None:
-        await asyncio.sleep(seconds if len(requests) > 1 else 0)
-        await flush(unit, requests)
+    async def flush_late(unit: UnitOfWork, outcomes: Sequence[RequestOutcome]) -> None:
+        await asyncio.sleep(seconds if len(outcomes) > 1 else 0)
+        await flush(unit, outcomes)
 
     monkeypatch.setattr(transactions, "_SHARED_SECONDS", seconds)
     monkeypatch.setattr(UnitOfWork, "flush", flush_late)

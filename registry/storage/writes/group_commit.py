@@ -22,7 +22,7 @@ from registry.storage.mongo.transactions import (
 from registry.storage.writes.id_allocation import Counters
 from registry.storage.writes.identity_map import RecordKey
 from registry.storage.writes.unit_of_work import UnitOfWork
-from registry.storage.writes.write_requests import WriteRequest, WriteResult
+from registry.storage.writes.write_requests import RequestOutcome, WriteRequest, WriteResult, sealed
 
 _MAX_RESOURCES = 1_000
 """Resources that the requests of a group name."""
@@ -30,10 +30,8 @@ _MAX_RESOURCES = 1_000
 _ITERATIONS_BEFORE_GROUP = 2
 """Event-loop iterations to wait after a group, so that callers just answered can join the next."""
 
-_RequestResult: TypeAlias = "list[WriteResult] | StorageError"
-_RequestResults: TypeAlias = "list[tuple[WriteRequest, _RequestResult]]"
 _Transact: TypeAlias = Callable[
-    [Callback[_RequestResults]], Awaitable[TransactionResult[_RequestResults]]
+    [Callback[list[RequestOutcome]]], Awaitable[TransactionResult[list[RequestOutcome]]]
 ]
 
 
@@ -213,15 +211,15 @@ class GroupCommit:
             self._enqueue([*sorted(group.waiting, key=attrgetter("since")), *later])
         self._dispatch()
 
-    async def _apply(self, group: _Group, transaction: Transaction) -> _RequestResults:
+    async def _apply(self, group: _Group, transaction: Transaction) -> list[RequestOutcome]:
         """Apply the requests of a group; return the outcome of each that need not wait."""
         unit = UnitOfWork(transaction, self._graph, self._counters)
         await unit.load(group.requests)
-        outcomes: _RequestResults = []
-        sealed = set[RecordKey]()  # records that later requests of the group must not write
+        outcomes: list[RequestOutcome] = []
+        all_sealed = set[RecordKey]()  # records that later requests of the group must not write
         authors: dict[RecordKey, str | None] = {}  # of the records that are changed
         for request in list(group.requests):
-            writer = group if sealed & request.records else None
+            writer = group if all_sealed & request.records else None
             if writer is None:
                 try:
                     results = await unit.apply(request)
@@ -237,20 +235,20 @@ class GroupCommit:
                 # The change feed shows one author for what a transaction changes in a record.
                 is_shared = any(authors.get(key, author) != author for key in touched)
                 writer = self._writer(request.records, group)
-                if sealed & request.records or is_shared:
+                if all_sealed & request.records or is_shared:
                     writer = group
                 if writer is None:
                     authors |= dict.fromkeys(touched, author)
                     self._claim(group, request.records)
-                    sealed |= request.sealed
+                    all_sealed |= sealed(results)
                     outcomes.append((request, results))
                     continue
                 unit.undo(request)
-            sealed |= request.records
+            all_sealed |= request.records
             group.requests.remove(request)
             request.has_begun = False
             self._wait_for(writer, request)
             if request.is_alone:
                 raise _Deferred
-        await unit.flush(group.requests)
+        await unit.flush(outcomes)
         return outcomes

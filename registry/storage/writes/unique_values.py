@@ -19,7 +19,7 @@ from registry.storage.writes.identity_map import IdentityMap
 
 
 class NoId(Exception):
-    """A write creates a resource that seemed to exist before the writes that precede it."""
+    """An addition needs an id that was not allocated: an earlier write took its match away."""
 
 
 class UniqueValues:
@@ -68,13 +68,13 @@ class UniqueValues:
 
     def matching_id(self, write: Write) -> int | None:
         """Return the id of the record that has one of the values of a write, None without one."""
-        ids = (self._id(write.resource, *one) for one in write.unique_values.items())
+        ids = (self._holder(write.resource, *one) for one in write.unique_values.items())
         return next((id_ for id_ in ids if id_ is not None), None)
 
-    def taken(self, write: Write) -> list[DuplicateValue]:
+    def conflicts(self, write: Write) -> list[DuplicateValue]:
         """Return an error for each value of a write that another record has."""
         resource = write.resource
-        ids = {name: self._id(resource, name, one) for name, one in write.unique_values.items()}
+        ids = {name: self._holder(resource, name, one) for name, one in write.unique_values.items()}
         taken = {name: id_ for name, id_ in ids.items() if id_ not in (None, write.target.id)}
         return [
             DuplicateValue(
@@ -116,7 +116,7 @@ class UniqueValues:
         key = unique_key(resource.attributes[name], record[name])
         self._ids[resource.type, name, key].append(record["_id"])
 
-    def _id(self, resource: ResourceType, name: str, value: Any) -> int | None:
+    def _holder(self, resource: ResourceType, name: str, value: Any) -> int | None:
         attribute = resource.attributes[name]
         key = unique_key(attribute, value)
         for id_ in self._ids.get((resource.type, name, key), ()):

@@ -1,24 +1,19 @@
 """The unit of work: loads records, applies writes to them in memory, and stores the result."""
 
-import logging
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from functools import partial
-from itertools import groupby
 from operator import attrgetter
-from typing import Any, TypeVar
 
 from registry.jsonapi.changes import Change, Linkage, Verb, Write
 from registry.jsonapi.error_objects import READ_ONLY
 from registry.model.authorship import current_time, updated
 from registry.model.graph import Graph
-from registry.model.record import LAST_WRITE, VERSION, Record, version_of
+from registry.model.record import Record, version_of
 from registry.model.resource_type import ResourceType
 from registry.offloading import in_chunks, offload
 from registry.storage.errors import (
-    DUPLICATE_KEY,
-    DuplicateValue,
     IdTaken,
     InvalidAttributes,
     InvalidRecord,
@@ -26,13 +21,10 @@ from registry.storage.errors import (
     RefusedWrites,
     StorageError,
     StoredResultTooLarge,
-    Unavailable,
     VersionConflict,
 )
 from registry.storage.mongo.transactions import Transaction, TransactionConflict, WriteRejected
 from registry.storage.records import (
-    NEXT_VERSION,
-    VALIDATION_FAILURE,
     changed_fields,
     foreign_keys,
     id_condition,
@@ -40,7 +32,6 @@ from registry.storage.records import (
     is_valid,
     new_record,
     projection,
-    refused_record,
     require_valid,
     tracked_fields,
     visible_fields,
@@ -48,29 +39,22 @@ from registry.storage.records import (
 from registry.storage.schema.unique_indexes import taken_attribute
 from registry.storage.writes.id_allocation import Counters
 from registry.storage.writes.idempotency import StoredResults
-from registry.storage.writes.identity_map import IdentityMap, RecordChange, RecordKey
+from registry.storage.writes.identity_map import IdentityMap, RecordKey
 from registry.storage.writes.link_histories import LinkHistories
+from registry.storage.writes.statements import rejection, store
 from registry.storage.writes.unique_values import NoId, UniqueValues
 from registry.storage.writes.write_requests import (
+    RequestOutcome,
     WriteRequest,
     WriteResult,
     replayed,
     stored_part,
+    values_to_load,
 )
-
-_log = logging.getLogger("registry")
-
-_Item = TypeVar("_Item")
-
-_MAX_STATEMENTS = 1_000
-"""Records per command: while the driver encodes them, no other thread runs."""
 
 _MAX_MEMBERS = 5_000
 """Members of relationships that a group loads. A request that unlinks more runs alone, as it would
 delay the others."""
-
-_MAX_REJECTIONS = 3
-"""How often a request may fail because a value is taken that seemed to be free."""
 
 
 class UnitOfWork:
@@ -105,8 +89,8 @@ class UnitOfWork:
         keys = [request.key for request in requests if request.key is not None]
         await self._results.load(keys)
         values: dict[str, dict[str, set[int]]] = defaultdict(partial(defaultdict, set))
-        for write in (write for request in requests for write in request.planned):
-            for type_name, field_name, ids in _values_to_load(write):
+        for write in (write for request in requests for write in request.writes):
+            for type_name, field_name, ids in values_to_load(write):
                 values[type_name][field_name].update(ids)
         if any(map(attrgetter("compares_values"), requests)):
             await self._load_unique(requests, values)
@@ -129,7 +113,7 @@ class UnitOfWork:
         values: of the records to load, by type and field.
         """
         self._values = UniqueValues(self._transaction, self._records)
-        writes = [write for request in requests for write in request.sent]
+        writes = [write for request in requests for write in request.writes]
         for type_name, ids in (await self._values.load(writes)).items():
             values[type_name]["_id"].update(ids)
         for write in writes:
@@ -233,8 +217,8 @@ class UnitOfWork:
         if request.key:
             self._results.discard(request.key)
 
-    async def flush(self, requests: Sequence[WriteRequest]) -> None:
-        """Store what the requests have changed.
+    async def flush(self, outcomes: Sequence[RequestOutcome]) -> None:
+        """Store what requests with these outcomes have changed.
 
         Raises StoredResultTooLarge; of a single request also IdTaken, or DuplicateValue for a value
         that another resource has.
@@ -243,42 +227,31 @@ class UnitOfWork:
         changes += await self._histories.take_changes()
         for resource in self._graph.values():
             own = [one for one in changes if one.key[0] == resource.type]
-            # In order, as a resource may get the unique value that another one had before.
-            ordered = own if resource.unique_attributes else sorted(own, key=_command)
-            for command, some in groupby(ordered, _command):
-                for chunk in _chunks(list(some)):
-                    try:
-                        await self._store(command, resource, chunk)
-                    except WriteRejected as rejected:
-                        if len(requests) > 1 or _compares_again(requests[0], resource, rejected):
-                            raise
-                        raise _rejection(requests[0], resource, rejected) from None
             ids = [id_ for type_name, id_ in incremented if type_name == resource.type]
-            for chunk_of_ids in _chunks(ids):
-                statement = _statement(chunk_of_ids, [{"$set": {VERSION: NEXT_VERSION}}])
-                await self._transaction.update(resource.collection, [statement])
+            try:
+                await store(self._transaction, resource, own, ids)
+            except WriteRejected as rejected:
+                ((request, results), *others) = outcomes
+                is_taken = taken_attribute(rejected.error, resource) in resource.unique_attributes
+                if others or (is_taken and request.retry_comparing()):
+                    raise
+                writes = [] if isinstance(results, StorageError) else [one.write for one in results]
+                raise rejection(writes, resource, rejected) from None
         try:
             await self._results.flush()
         except StoredResultTooLarge as error:
-            if len(requests) > 1:
+            if len(outcomes) > 1:
                 raise TransactionConflict from error
             raise
 
-    async def _store(
-        self, command: str, resource: ResourceType, changes: Sequence[RecordChange]
-    ) -> None:
-        """Store changes by one command: "delete", "insert" or "update"."""
-        name = resource.collection
-        if command == "insert":
-            await self._transaction.insert(name, [one.after for one in changes if one.after])
-        elif command == "delete":
-            ids = [one.before["_id"] for one in changes if one.before]
-            await self._transaction.delete(name, [{"q": {"_id": id_condition(ids)}, "limit": 0}])
-        else:
-            await self._transaction.update(name, _statements(changes, resource))
-
     async def _apply_all(self, request: WriteRequest) -> list[WriteResult]:
-        writes, results, ids = request.planned, list[WriteResult](), dict[int, int]()
+        """Apply the writes of a request; as `apply`.
+
+        Ids of what merging creates are allocated before, which does not run in the thread that
+        applies; if one is missing, the request runs again, and gets them all. If a part of the
+        writes has to be stored before the others, the request runs alone.
+        """
+        writes, results, ids = request.writes, list[WriteResult](), dict[int, int]()
         if request.merges and self._values is not None:
             new = writes if request.needs_ids else self._values.unmatched(writes)
             ids = await self._counters.assign(new, merging=True)
@@ -286,15 +259,13 @@ class UnitOfWork:
             if results and not request.is_alone:
                 raise TransactionConflict
             if results:
-                await self.flush([request])
+                await self.flush([(request, results)])
             size = max(sum(write.size for write in rest), self._records.size)
             try:
                 results += await offload(partial(self._apply_part, rest, ids), size=size)
             except NoId as error:
                 request.needs_ids = True
                 raise TransactionConflict from error
-            if request.merges:
-                request.writes = [result.write for result in results]
         return results
 
     def _apply_part(self, writes: Sequence[Write], ids: dict[int, int]) -> list[WriteResult]:
@@ -324,6 +295,7 @@ class UnitOfWork:
         return results
 
     def _changes_unique(self, key: RecordKey, write: Write) -> bool:
+        """Whether a write deletes a record, or changes one of its unique attributes."""
         attributes, record = write.change.attributes, self._records.get(key) or {}
         return write.verb is Verb.REMOVE or any(
             name in attributes and not is_same(attributes[name], record.get(name))
@@ -341,7 +313,7 @@ class UnitOfWork:
         if write.verb is Verb.ADD and before is not None:
             raise IdTaken
         if self._values is not None:
-            self._refusals += self._values.taken(write)
+            self._refusals += self._values.conflicts(write)
         if missing := self._missing_targets(change):
             self._refusals += missing
             change = replace(change, linkages=())
@@ -421,80 +393,3 @@ class UnitOfWork:
             else:
                 self._records.increment_version(target, record.get(foreign_key))
         self._records.replace((resource.type, id_), None)
-
-
-def _values_to_load(write: Write) -> Iterator[tuple[str, str, Iterable[int]]]:
-    """Yield types, fields and the values of those of the records that a write needs."""
-    id_, resource = write.target.id, write.resource
-    if id_ is None:
-        return
-    if write.verb is not Verb.ADD:
-        yield resource.type, "_id", (id_,)
-    for linkage in write.change.linkages:
-        relationship = linkage.relationship
-        yield relationship.target, "_id", linkage.ids
-        if relationship.to_many and linkage.verb is Verb.UPDATE:
-            yield relationship.target, relationship.foreign_key, (id_,)
-    if write.verb is Verb.REMOVE:
-        for relationship in resource.relationships.values():
-            if relationship.to_many and not relationship.read_only:
-                yield relationship.target, relationship.foreign_key, (id_,)
-
-
-def _compares_again(request: WriteRequest, resource: ResourceType, rejected: WriteRejected) -> bool:
-    """Whether to repeat a request, and find out first who has a value that is taken.
-
-    A few times, as others may store one meanwhile.
-    """
-    request.compares_values = True
-    request.rejections += 1
-    is_known = taken_attribute(rejected.error, resource) in resource.unique_attributes
-    return is_known and request.rejections < _MAX_REJECTIONS
-
-
-def _command(change: RecordChange) -> str:
-    if change.after is None:
-        return "delete"
-    return "insert" if change.before is None else "update"
-
-
-def _statements(changes: Sequence[RecordChange], resource: ResourceType) -> list[dict[str, Any]]:
-    """Return the statements of updates: one for all records in which the same links change."""
-    links = {VERSION, LAST_WRITE, *(link.foreign_key for link in resource.links)}
-    links |= {*resource.tracking_fields}
-    alike: dict[Hashable, list[RecordChange]] = defaultdict(list)
-    for one in changes:
-        fields = one.fields
-        alike[tuple(fields.items()) if fields.keys() <= links else one.key].append(one)
-    return [
-        _statement([one.after["_id"] for one in some if one.after], {"$set": some[0].fields})
-        for some in alike.values()
-    ]
-
-
-def _statement(ids: Sequence[Any], update: Any) -> dict[str, Any]:
-    return {"q": {"_id": id_condition(ids)}, "u": update, "multi": len(ids) > 1}
-
-
-def _rejection(
-    request: WriteRequest, resource: ResourceType, rejected: WriteRejected
-) -> StorageError:
-    """Return why MongoDB has rejected what a request writes to records of a type."""
-    name = taken_attribute(rejected.error, resource)
-    for write in reversed(request.writes):
-        attributes = write.change.attributes
-        is_rejected = write.resource is resource and write.target.id == rejected.id
-        if is_rejected and name is not None and name in attributes:
-            return DuplicateValue(resource, name, write.position)
-    error = rejected.error
-    if error["code"] == DUPLICATE_KEY and list(error.get("keyPattern", ())) == ["_id"]:
-        return IdTaken()
-    if error["code"] == VALIDATION_FAILURE:
-        return refused_record(resource, rejected.id, error)
-    _log.error("MongoDB rejects %s/%s: %s", resource.collection, rejected.id, error.get("errmsg"))
-    return Unavailable()
-
-
-def _chunks(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
-    for start in range(0, len(items), _MAX_STATEMENTS):
-        yield items[start : start + _MAX_STATEMENTS]

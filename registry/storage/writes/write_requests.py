@@ -1,21 +1,26 @@
 """Requests to write, and their results."""
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from time import perf_counter
+from typing import TypeAlias
 
 from bson.timestamp import Timestamp
 
 from registry.jsonapi.changes import Verb, Write
 from registry.model.record import Record
 from registry.model.resource_type import ResourceType
+from registry.storage.errors import StorageError
 from registry.storage.schema.unique_indexes import unique_key
 from registry.storage.writes.idempotency import MERGED, IdempotencyKey
 from registry.storage.writes.identity_map import RecordKey
 
 _MAX_SMALL = 100
 """Resources that a small request names. A larger one runs alone, as it would delay its group."""
+
+_MAX_REJECTIONS = 3
+"""How often a request may fail because a value is taken that seemed to be free."""
 
 _KEYS = "idempotency key"
 """What stands for the type of a record in the identity of an idempotency key."""
@@ -70,15 +75,14 @@ def replayed(writes: Sequence[Write], records: Sequence[Record]) -> list[WriteRe
 class WriteRequest:
     """The writes of one request, which succeed or fail together.
 
-    sent: with placeholders. writes: with the ids that replace them; if the request merges, what it
-    did when it was applied last. key: that under which the results are stored. rolls_back: whether
-    nothing is stored in the end. records: those that it is known to write, or to refer to. size:
-    the number of resources that it names. is_alone: whether it has a transaction of its own.
-    compares_values: whether the unit of work compares the values of unique attributes, before the
-    database does. rejections: how often that has rejected one nevertheless. needs_ids: whether each
-    addition that merges needs an id, as an earlier write may be in its way. has_begun: whether it
-    is completed even if its caller is cancelled. since: when it arrived. result: what its caller
-    waits for.
+    sent: with placeholders. writes: with the ids that replace them, unless it merges. key: that
+    under which the results are stored. rolls_back: whether nothing is stored in the end. records:
+    those that it is known to write, or to refer to. size: the number of resources that it names.
+    is_alone: whether it has a transaction of its own. compares_values: whether the unit of work
+    compares the values of unique attributes, before the database does. rejections: how often that
+    has rejected one nevertheless. needs_ids: whether each addition that merges needs an id, as an
+    earlier write may be in its way. has_begun: whether it is completed even if its caller is
+    cancelled. since: when it arrived. result: what its caller waits for.
     """
 
     def __init__(
@@ -143,11 +147,6 @@ class WriteRequest:
         )
 
     @property
-    def planned(self) -> Sequence[Write]:
-        """The writes as they are known before they are applied."""
-        return self.sent if self.merges else self.writes
-
-    @property
     def changes_links(self) -> bool:
         """Whether it may change links."""
         return any(one.change.linkages or one.verb is Verb.REMOVE for one in self.sent)
@@ -157,18 +156,31 @@ class WriteRequest:
         """The id of the principal that sent it, None if it is not known."""
         return self.writes[0].change.author
 
-    @property
-    def sealed(self) -> Set[RecordKey]:
-        """The records that no later request of its group may write.
+    def retry_comparing(self) -> bool:
+        """Compare values before the database does; return whether to apply the request again.
 
-        Those whose state at the commit the response shows, and those whose unique attributes it
-        sets: only the values that are stored in the end are compared.
+        A few times, as others may store a value meanwhile.
         """
-        return {
-            (write.resource.type, write.target.id)
-            for write in self.writes
-            if write.shows_related or write.sets_unique
-        }
+        self.compares_values = True
+        self.rejections += 1
+        return self.rejections < _MAX_REJECTIONS
+
+
+RequestOutcome: TypeAlias = tuple[WriteRequest, list[WriteResult] | StorageError]
+"""A request that was applied, with its results, or why it was refused."""
+
+
+def sealed(results: Sequence[WriteResult]) -> Set[RecordKey]:
+    """Return the records that no later request of its group may write.
+
+    Those whose state at the commit the response shows, and those whose unique attributes it sets:
+    only the values that are stored in the end are compared.
+    """
+    return {
+        (one.write.resource.type, one.write.target.id)
+        for one in results
+        if one.write.shows_related or one.write.sets_unique
+    }
 
 
 def _values(writes: Sequence[Write]) -> Iterator[RecordKey]:
@@ -182,3 +194,21 @@ def _values(writes: Sequence[Write]) -> Iterator[RecordKey]:
 def is_large(writes: Sequence[Write]) -> bool:
     """Whether the writes of a request are a large transaction."""
     return sum(write.size for write in writes) > _MAX_SMALL
+
+
+def values_to_load(write: Write) -> Iterator[tuple[str, str, Iterable[int]]]:
+    """Yield types, fields and the values of those of the records that a write needs."""
+    id_, resource = write.target.id, write.resource
+    if id_ is None:
+        return
+    if write.verb is not Verb.ADD:
+        yield resource.type, "_id", (id_,)
+    for linkage in write.change.linkages:
+        relationship = linkage.relationship
+        yield relationship.target, "_id", linkage.ids
+        if relationship.to_many and linkage.verb is Verb.UPDATE:
+            yield relationship.target, relationship.foreign_key, (id_,)
+    if write.verb is Verb.REMOVE:
+        for relationship in resource.relationships.values():
+            if relationship.to_many and not relationship.read_only:
+                yield relationship.target, relationship.foreign_key, (id_,)

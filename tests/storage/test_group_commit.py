@@ -122,7 +122,7 @@ def serials(registry: Registry, count: int = 20) -> list[list[Write]]:
     return [[registry.update(("computer", 1 + n % 4), serial=f"S{n}")] for n in range(count)]
 
 
-async def assert_written(database: Database, outcomes: Sequence[RequestOutcome]) -> None:
+async def assert_written(database: Database, outcomes: Sequence[Outcome]) -> None:
     """Check that `serials` were written in order, each once."""
     results = list(map(result_of, outcomes))
     for first in range(4):

@@ -22,7 +22,7 @@ BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;
 
 PAGE = Path(registry.web.__file__).parent / "page"
 
-LATER = {"csv.js", "import.js"}
+LATER = {"csv.js", "import.js", "importer.js"}
 """The modules of the page that are loaded when they are needed."""
 
 OTHERS = ("changes", "openapi", "swagger_ui")

@@ -416,6 +416,7 @@ IMPORT-1;;;;;;
 "IMPORT-4";"two
 lines";repair;;dorothy@example.com;Dorothy;Vaughan
 IMPORT-5
+IMPORT-9;;;;DOROTHY@example.com;Dorothea;Vaughan
 """
 
 
@@ -433,7 +434,10 @@ def test_a_csv_file_is_checked_and_imported(
         expect(page.get_by_text("2 rows can be imported.")).to_be_visible()
         errors = page.get_by_role("table").filter(has_text="Error").get_by_role("row")
         found = [" ".join(one.split("\t")[:2]) for one in errors.all_inner_texts()[1:]]
-        assert sorted(found) == ["3 Bought", "3 Status", "4 Serial", "8 "]
+        assert sorted(found) == [
+            *("3 Bought", "3 Status", "4 Serial", "8 "),
+            "9 Owner: first name",
+        ]
         assert registry.read("/computers?filter[serial][prefix]=IMPORT") == [] or _
         button(page, "Import 2 rows").click()
         expect(page.get_by_text("Imported 2 rows.")).to_be_visible()

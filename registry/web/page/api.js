@@ -87,14 +87,28 @@ export class Api {
    * @param {AbortSignal} [signal]
    */
   async get(path, query, signal) {
+    return this.#retry([503], signal, async () => {
+      const response = await this.fetch("GET", path, { query, signal })
+      this.position = response.headers.get("Registry-Position") ?? this.position
+      const document = await received(response, signal)
+      return { document, etag: response.headers.get("ETag") ?? "" }
+    })
+  }
+
+  /**
+   * Return the result of an action, which is repeated after a wait if it fails with a status.
+   * @template T
+   * @param {number[]} statuses
+   * @param {AbortSignal | undefined} signal
+   * @param {() => Promise<T>} action
+   * @returns {Promise<T>}
+   */
+  async #retry(statuses, signal, action) {
     for (let attempt = 1; ; attempt++) {
       try {
-        const response = await this.fetch("GET", path, { query, signal })
-        this.position = response.headers.get("Registry-Position") ?? this.position
-        const document = await received(response, signal)
-        return { document, etag: response.headers.get("ETag") ?? "" }
+        return await action()
       } catch (error) {
-        const isBusy = error instanceof Failure && error.status === 503
+        const isBusy = error instanceof Failure && statuses.includes(error.status)
         if (!isBusy || attempt === MAX_ATTEMPTS) throw error
         const seconds = Math.min(error.retryAfter || attempt, MAX_WAIT_SECONDS)
         this.onWait(seconds)
@@ -133,7 +147,7 @@ export class Api {
   }
 
   /**
-   * Execute operations, all or none (Atomic Operations).
+   * Execute operations, all or none (Atomic Operations); again while the registry is busy or lost.
    * @param {unknown[]} operations
    * @param {string[]} preferences
    * @param {AbortSignal} signal
@@ -142,7 +156,9 @@ export class Api {
     /** @type {Record<string, string>} */
     const headers = preferences.length > 0 ? { Prefer: preferences.join(", ") } : {}
     const body = { "atomic:operations": operations }
-    return this.change("POST", "/operations", { body, headers, signal })
+    return this.#retry([0, 503], signal, () =>
+      this.change("POST", "/operations", { body, headers, signal }),
+    )
   }
 
   /**

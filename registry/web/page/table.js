@@ -1,15 +1,15 @@
 /** Tables: pages of a collection that can be sorted and filtered, and follow what others change. */
 
-import { announceFailure, button, buttons, h, openDialog } from "./dom.js"
-import { copyOf, fieldsWithNames, labelOf, nameOf } from "./description.js"
+import { announceFailure, button, h } from "./dom.js"
+import { copyOf, fieldsWithNames, nameOf } from "./description.js"
+import { chips, openFilter } from "./filter.js"
 import { texts } from "./texts.js"
-import { controlFor, parsed, shown } from "./values.js"
+import { shown } from "./values.js"
 
 /** @typedef {import("./app.js").App} App */
 /** @typedef {import("./description.js").Type} Type */
 /** @typedef {import("./description.js").Attribute} Attribute */
 /** @typedef {import("./description.js").Relationship} Relationship */
-/** @typedef {import("./description.js").Filter} Filter */
 /** @typedef {import("./api.js").Resource} Resource */
 /** @typedef {import("./api.js").Document} Document */
 /** @typedef {{ name: string, label: string, sort: string, attribute?: Attribute, link?: Relationship }} Column */
@@ -242,119 +242,23 @@ export class Table {
     )
   }
 
-  /** Return the filters in force, each with a button that removes it. */
+  /** Return the filters in force. */
   chips() {
-    const filters = [...this.state].filter(([name]) => name.startsWith("filter["))
-    const chips = filters.map(([name, value]) => {
-      const [, field, operator = "eq"] = /^filter\[([^\]]+)\](?:\[(\w+)\])?$/.exec(name) ?? []
-      const filter = this.type.filters.find((one) => one.name === field)
-      const isNull = operator === "null"
-      const words =
-        operatorLabels(filter)[isNull ? (value === "true" ? "isNull" : "isNotNull") : operator]
-      const text = `${labelOf(field ?? name)} ${words ?? operator}${isNull ? "" : ` ${value}`}`
-      const remove = button("×", () => this.#navigate({ [name]: null }), {
-        "aria-label": texts.remove(text),
-        class: "quiet",
-      })
-      return h("li", {}, h("bdi", {}, text), remove)
-    })
-    return chips.length > 0
-      ? h("ul", { class: "chips", "aria-label": texts.filter }, ...chips)
-      : null
+    return chips(this.type, this.state, (name) => this.#navigate({ [name]: null }))
   }
 
   /**
    * Ask for a filter.
-   * @param {string} [chosen] the name of a field
+   * @param {string} [field]
    */
-  chooseFilter(chosen = this.type.display?.name) {
-    const fields = this.type.filters.filter((one) => !this.#isId(one))
-    const options = fields.map((one) =>
-      h("option", { value: one.name, selected: one.name === chosen }, one.label),
-    )
-    const field = h("select", { id: "filter-field" }, ...options)
-    const operator = h("select", { id: "filter-operator" })
-    const place = h("div", { class: "field" })
-    const filter = () => /** @type {Filter} */ (fields.find((one) => one.name === field.value))
-    /** @type {import("./values.js").Control} */
-    let control = h("input")
-    const showValue = () => {
-      const isText = ["in", "contains", "prefix"].includes(operator.value)
-      const kind = isText ? "text" : filter().value.kind
-      control = controlFor(
-        { ...filter().value, kind, nullable: kind === "boolean", required: true },
-        null,
-      )
-      control.id = "filter-value"
-      const hint = operator.value === "in" ? h("small", {}, texts.valuesHint) : ""
-      place.replaceChildren(h("label", { for: control.id }, texts.value), control, hint)
-      place.hidden = control.disabled = operator.value.startsWith("is")
-    }
-    const showOperators = () => {
-      const labels = operatorLabels(filter())
-      const names = filter().operators.flatMap((one) =>
-        one === "null" ? ["isNull", "isNotNull"] : one,
-      )
-      // The most useful one for text comes first.
-      names.sort((one, other) => Number(other === "contains") - Number(one === "contains"))
-      operator.replaceChildren(...names.map((one) => h("option", { value: one }, labels[one])))
-      showValue()
-    }
-    field.addEventListener("change", showOperators)
-    operator.addEventListener("change", showValue)
-    showOperators()
-    const submit = (/** @type {Event} */ event) => {
-      event.preventDefault()
-      const found = this.#condition(filter(), operator.value, control)
-      dialog.close()
-      this.#navigate({ [found.name]: found.value })
-    }
-    const form = h(
-      "form",
-      { submit },
-      h("div", { class: "field" }, h("label", { for: field.id }, texts.column), field),
-      h("div", { class: "field" }, h("label", { for: operator.id }, texts.condition), operator),
-      place,
-      buttons(h("button", { class: "primary" }, texts.apply)),
-    )
-    const dialog = openDialog(texts.filter, [form])
-    control.focus()
-  }
-
-  /**
-   * Return whether a filter is by the id of a linked resource, which people do not know.
-   * @param {Filter} filter
-   */
-  #isId(filter) {
-    return filter.name.endsWith(".id")
-  }
-
-  /**
-   * Return the name and the value of the query parameter of a filter.
-   * @param {Filter} filter
-   * @param {string} operator
-   * @param {import("./values.js").Control} control
-   */
-  #condition(filter, operator, control) {
-    const name = `filter[${filter.name}]`
-    if (operator.startsWith("is"))
-      return { name: `${name}[null]`, value: String(operator === "isNull") }
-    const text = control.value
-    const value =
-      operator === "in" ? text.split(/\s*,\s*/).join(",") : String(parsed(filter.value, text))
-    return { name: `${name}[${operator}]`, value }
+  chooseFilter(field) {
+    openFilter(this.type, field, (name, value) => this.#navigate({ [name]: value }))
   }
 }
 
 /** @param {string} order */
 function arrow(order) {
   return order === "ascending" ? "↑" : "↓"
-}
-
-/** @param {Filter} [filter] */
-function operatorLabels(filter) {
-  const isTime = filter?.value.kind === "date" || filter?.value.kind === "time"
-  return { ...texts.operators, ...(isTime ? texts.timeOperators : {}) }
 }
 
 /**

@@ -157,9 +157,18 @@ export const texts = {
   importMore: (/** @type {number} */ count) => `and ${counted(count, "more error")}`,
   importApply: (/** @type {number} */ count) => `Import ${counted(count, "row")}`,
   importDone: (/** @type {number} */ count) => `Imported ${counted(count, "row")}.`,
-  importStopped: (/** @type {number} */ done) =>
-    `Stopped after ${counted(done, "row")}, which are stored. Import again to continue: with ` +
-    "something to recognise rows by, nothing is stored twice.",
+  importStopped: (/** @type {number} */ line, /** @type {boolean} */ isAnonymous) => {
+    const more = isAnonymous
+      ? "Remove these lines from the file before you import it again."
+      : "Import the file again to continue: nothing is stored twice."
+    return `Stopped. The rows up to line ${numbers.format(line)} are stored. ${more}`
+  },
+  importStop: "Stop the import?",
+  importStopHelp: "Rows that are stored already remain.",
+  importTooLarge: "This file is too large for the page. Use the command “registry import”.",
+  importSeveral: "Several are called this. Use a column with something unique, or the ID.",
+  importDiffers: (/** @type {string} */ stored) =>
+    `This differs from “${stored}”, as it is stored or in an earlier row.`,
   importSameName: "The file has this column twice.",
   importTwice: "An earlier row has the same value.",
   importColumns: (/** @type {number} */ expected, /** @type {number} */ found) =>

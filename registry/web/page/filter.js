@@ -1,0 +1,122 @@
+/** Filters: those in force, and the dialog that asks for one by the operators of its type. */
+
+import { labelOf } from "./description.js"
+import { button, buttons, h, openDialog } from "./dom.js"
+import { texts } from "./texts.js"
+import { controlFor, parsed } from "./values.js"
+
+/** @typedef {import("./description.js").Type} Type */
+/** @typedef {import("./description.js").Filter} Filter */
+
+/**
+ * Return the filters in force, each with a button that removes it; null if there are none.
+ * @param {Type} type
+ * @param {URLSearchParams} state
+ * @param {(name: string) => void} onRemove
+ */
+export function chips(type, state, onRemove) {
+  const filters = [...state].filter(([name]) => name.startsWith("filter["))
+  const items = filters.map(([name, value]) => {
+    const [, field, operator = "eq"] = /^filter\[([^\]]+)\](?:\[(\w+)\])?$/.exec(name) ?? []
+    const filter = type.filters.find((one) => one.name === field)
+    const isNull = operator === "null"
+    const words =
+      operatorLabels(filter)[isNull ? (value === "true" ? "isNull" : "isNotNull") : operator]
+    const text = `${labelOf(field ?? name)} ${words ?? operator}${isNull ? "" : ` ${value}`}`
+    const remove = button("×", () => onRemove(name), {
+      "aria-label": texts.remove(text),
+      class: "quiet",
+    })
+    return h("li", {}, h("bdi", {}, text), remove)
+  })
+  return items.length > 0 ? h("ul", { class: "chips", "aria-label": texts.filter }, ...items) : null
+}
+
+/**
+ * Ask for a filter.
+ * @param {Type} type
+ * @param {string | undefined} field what to filter by; by default, the name of the resource
+ * @param {(name: string, value: string) => void} onChosen called with a query parameter
+ */
+export function openFilter(type, field, onChosen) {
+  const chosen = field ?? type.display?.name
+  const fields = type.filters.filter((one) => !one.name.endsWith(".id"))
+  const options = fields.map((one) =>
+    h("option", { value: one.name, selected: one.name === chosen }, one.label),
+  )
+  const names = h("select", { id: "filter-field" }, ...options)
+  const operator = h("select", { id: "filter-operator" })
+  const place = h("div", { class: "field" })
+  const filter = () => /** @type {Filter} */ (fields.find((one) => one.name === names.value))
+  /** @type {import("./values.js").Control} */
+  let control = h("input")
+  const showValue = () => {
+    const isText = ["in", "contains", "prefix"].includes(operator.value)
+    const kind = isText ? "text" : filter().value.kind
+    control = controlFor(
+      { ...filter().value, kind, nullable: kind === "boolean", required: true },
+      null,
+    )
+    control.id = "filter-value"
+    const hint = operator.value === "in" ? h("small", {}, texts.valuesHint) : ""
+    place.replaceChildren(h("label", { for: control.id }, texts.value), control, hint)
+    place.hidden = control.disabled = operator.value.startsWith("is")
+  }
+  const showOperators = () => {
+    const labels = operatorLabels(filter())
+    const operators = filter().operators.flatMap((one) =>
+      one === "null" ? ["isNull", "isNotNull"] : one,
+    )
+    // The most useful one for text comes first.
+    operators.sort((one, other) => Number(other === "contains") - Number(one === "contains"))
+    operator.replaceChildren(...operators.map((one) => h("option", { value: one }, labels[one])))
+    showValue()
+  }
+  names.addEventListener("change", showOperators)
+  operator.addEventListener("change", showValue)
+  showOperators()
+  const submit = (/** @type {Event} */ event) => {
+    event.preventDefault()
+    try {
+      const found = condition(filter(), operator.value, control)
+      dialog.close()
+      onChosen(found.name, found.value)
+    } catch (message) {
+      control.setCustomValidity(String(message))
+      control.reportValidity()
+      control.addEventListener("input", () => control.setCustomValidity(""), { once: true })
+    }
+  }
+  const form = h(
+    "form",
+    { submit },
+    h("div", { class: "field" }, h("label", { for: names.id }, texts.column), names),
+    h("div", { class: "field" }, h("label", { for: operator.id }, texts.condition), operator),
+    place,
+    buttons(h("button", { class: "primary" }, texts.apply)),
+  )
+  const dialog = openDialog(texts.filter, [form])
+  control.focus()
+}
+
+/**
+ * Return the query parameter of a filter. Throws a sentence for people if the value is not valid.
+ * @param {Filter} filter
+ * @param {string} operator
+ * @param {import("./values.js").Control} control
+ */
+function condition(filter, operator, control) {
+  const name = `filter[${filter.name}]`
+  if (operator.startsWith("is"))
+    return { name: `${name}[null]`, value: String(operator === "isNull") }
+  const text = control.value
+  const value =
+    operator === "in" ? text.split(/\s*,\s*/).join(",") : String(parsed(filter.value, text))
+  return { name: `${name}[${operator}]`, value }
+}
+
+/** @param {Filter} [filter] */
+function operatorLabels(filter) {
+  const isTime = filter?.value.kind === "date" || filter?.value.kind === "time"
+  return { ...texts.operators, ...(isTime ? texts.timeOperators : {}) }
+}

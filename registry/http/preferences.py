@@ -12,6 +12,7 @@ from registry.protocol import MERGE, PREFER, PREFERENCE_APPLIED, ROLL_BACK
 _PREFER = istr(PREFER)
 
 _QUOTED = r'"(?:[^"\\]|\\.)*+'
+# Up to a comma that is not quoted; a quote that does not end reaches to the end.
 _ELEMENT = re.compile(rf'(?:{_QUOTED}\\?"?|[^",])++')
 _PREFERENCE = re.compile(rf'\s*+([^\s=;"]++)\s*+(?:=\s*+({_QUOTED}"|[^\s;"]*+)\s*+)?+(?:;|\Z)')
 """A preference before its parameters, none of which is supported."""
@@ -29,23 +30,20 @@ class Preferences:
     rolls_back: bool = False
 
     def acknowledge(self, response: web.StreamResponse) -> None:
-        """Add the header that tells which preferences were applied."""
+        """Add the header that tells which preferences were applied, if any were."""
         named = {MERGE: self.merges, ROLL_BACK: self.rolls_back}
-        applied = ", ".join(text for text, is_applied in named.items() if is_applied)
-        response.headers[PREFERENCE_APPLIED] = applied
+        if applied := ", ".join(text for text, is_applied in named.items() if is_applied):
+            response.headers[PREFERENCE_APPLIED] = applied
 
 
-NO_PREFERENCES = Preferences()
-
-
-def preferred(request: web.BaseRequest) -> Preferences:
+def read_preferences(request: web.BaseRequest) -> Preferences:
     """Return the preferences of a request.
 
     Others are ignored, and so is what is malformed. Of several values, the first one counts. Raises
     InvalidMerge if there is `If-Match` as well: which resource is meant is not known yet.
     """
     if _PREFER not in request.headers:
-        return NO_PREFERENCES
+        return Preferences()
     sent: dict[str, str] = {}
     for element in _ELEMENT.findall(",".join(request.headers.getall(_PREFER))):
         if match := _PREFERENCE.match(element):
@@ -56,6 +54,4 @@ def preferred(request: web.BaseRequest) -> Preferences:
     named = [f"{name}={value}" for name, value in sent.items()]
     if MERGE in named and hdrs.IF_MATCH in request.headers:
         raise InvalidMerge
-    if not {MERGE, ROLL_BACK} & {*named}:
-        return NO_PREFERENCES
     return Preferences(MERGE in named, ROLL_BACK in named)

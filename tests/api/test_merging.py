@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
-from registry.http.preferences import Preferences, preferred
+from registry.http.preferences import Preferences, read_preferences
 from registry.settings import Settings
 from tests.conftest import Grant, Serve
 from tests.devices import WITH_DEVICES
@@ -132,7 +132,7 @@ def test_preferences_that_are_not_supported_are_ignored(
     prefer: str, merges: bool, rolls_back: bool
 ) -> None:
     request = make_mocked_request("POST", "/persons", {"Prefer": prefer})
-    assert preferred(request) == Preferences(merges, rolls_back)
+    assert read_preferences(request) == Preferences(merges, rolls_back)
 
 
 REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], tuple[int, str]]] = [

@@ -9,7 +9,7 @@ from multidict import CIMultiDict
 from registry.access.principal import Principal
 from registry.http.access_control import PRINCIPAL
 from registry.http.idempotency_header import idempotency_key
-from registry.http.preferences import NO_PREFERENCES
+from registry.http.preferences import Preferences
 from registry.jsonapi.error_types import InvalidIdempotencyKey
 from registry.protocol import IDEMPOTENCY_KEY
 from registry.storage.writes.idempotency import IdempotencyKey
@@ -26,7 +26,7 @@ def key_of(
     request = make_mocked_request("POST", path, headers)
     if client is not None:
         request[PRINCIPAL] = Principal(client, frozenset(), issuer)
-    key = idempotency_key(request, body, NO_PREFERENCES)
+    key = idempotency_key(request, body, Preferences())
     assert key is not None
     return key
 

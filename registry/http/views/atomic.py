@@ -6,7 +6,7 @@ from aiohttp import hdrs, web
 
 from registry.http.app_keys import GRAPH
 from registry.http.idempotency_header import with_replay_header
-from registry.http.preferences import NO_PREFERENCES, preferred
+from registry.http.preferences import read_preferences
 from registry.http.views.document_view import DocumentView
 from registry.jsonapi.authorization import required_by_operations
 from registry.jsonapi.changes import Verb
@@ -29,7 +29,7 @@ class AtomicView(DocumentView):
         Raises PreconditionFailed for any `If-Match`: the path has no representation that could
         match (RFC 9110, 13.1.1).
         """
-        preferences = preferred(self.request)
+        preferences = read_preferences(self.request)
         load = partial(load_operations, graph=self.app[GRAPH], merges=preferences.merges)
         _, operations, key = await self.read_request(
             load, required_by_operations, extension=EXTENSION, preferences=preferences
@@ -47,8 +47,7 @@ class AtomicView(DocumentView):
         size = sum(write.size for write in writes)
         body = await offload(encode, size=size)
         response = web.Response(body=body, headers={hdrs.CONTENT_TYPE: media_type(EXTENSION)})
-        if preferences is not NO_PREFERENCES:
-            preferences.acknowledge(response)
+        preferences.acknowledge(response)
         return with_replay_header(response, is_replayed=results[0].is_replayed)
 
 

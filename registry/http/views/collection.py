@@ -1,7 +1,7 @@
 """The view of all resources of a type, and responses with lists: a page, or a stream of all."""
 
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Sequence
-from contextlib import AsyncExitStack, aclosing
+from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 
@@ -14,7 +14,7 @@ from registry.http.app_keys import CORS
 from registry.http.compression import MIN_BYTES, GzipWriter, compresses
 from registry.http.etags import is_current
 from registry.http.idempotency_header import with_replay_header
-from registry.http.preferences import NO_PREFERENCES, preferred
+from registry.http.preferences import read_preferences
 from registry.http.responses import MAX_WRITE, DocumentResponse, common_headers, request_id
 from registry.http.views.document_view import ResourceView
 from registry.jsonapi.authorization import required_by_change, required_by_query
@@ -51,11 +51,11 @@ class CollectionView(ResourceView):
     async def post(self) -> DocumentResponse:
         """Create a resource, or update one as the request prefers.
 
-        The response has the writable attributes unless `fields` is sent. Raises as `preferred`
-        does, or InvalidParameter for `include` if the change is rolled back: related resources are
-        read after it.
+        The response has the writable attributes unless `fields` is sent. Raises as
+        `read_preferences` does, or InvalidParameter for `include` if the change is rolled back:
+        related resources are read after it.
         """
-        preferences = preferred(self.request)
+        preferences = read_preferences(self.request)
         merges = preferences.merges
         load_change = partial(load, resource=self.resource, creating=not merges, merging=merges)
         query, change, key = await self.read_request(
@@ -78,8 +78,7 @@ class CollectionView(ResourceView):
         response = await self.respond_with_resource(
             result.record, query, snapshot, change, status=status
         )
-        if preferences is not NO_PREFERENCES:
-            preferences.acknowledge(response)
+        preferences.acknowledge(response)
         return with_replay_header(response, is_replayed=result.is_replayed)
 
 
@@ -111,7 +110,7 @@ async def respond_with_listing(
     listing: of the snapshot, of resources of a type. table: None for JSON:API. A stream has no
     entity tag: of the preconditions, only `*` matches it (RFC 9110, 13.1).
     """
-    request, content = view.request, _content_headers(table)
+    content = _content_headers(table)
     if query.page is not None:
         window, url = await listing.window(query.page), view.url
         compound = await resolve(resource, window.records, query, snapshot, view.graph)
@@ -126,31 +125,41 @@ async def respond_with_listing(
 
         size, position = len(window.records) + compound.size, await view.position_header(snapshot)
         return await view.respond(encode, size, headers=position, content=content)
-    if is_current(request, None):
+    if is_current(view.request, None):
         return DocumentResponse(304, b"", await view.position_header(snapshot))
-    headers = common_headers(request_id(request))
-    response = web.StreamResponse(headers=headers | content)
-    writer: web.StreamResponse | GzipWriter = response
-    if (cors := view.app[CORS]).is_on:
-        cors.add_headers(request, response.headers)
-    async with listing.chunks(view.client) as chunks, AsyncExitStack() as stack:
+    async with listing.chunks(view.client) as chunks:
         if table:
             encoded = _table_pieces(table, chunks, snapshot, view.graph)
         else:
             encoded = _document_pieces(view, resource, chunks, query, snapshot)
-        pieces = await stack.enter_async_context(aclosing(encoded))
-        # Until the beginning is ready, an error still becomes an error document.
-        beginning = await _first_bytes(pieces, MIN_BYTES)
-        view.deadlines.stop()
-        response.headers.update(await view.position_header(snapshot))
-        if compresses(request, len(beginning)):
-            writer = GzipWriter(response)
-        await response.prepare(request)
-        if request.method == hdrs.METH_HEAD:
-            return response
-        await _write_parts(writer, beginning)
-        async for piece in pieces:
-            await _write_parts(writer, piece)
+        async with aclosing(encoded) as pieces:
+            return await _stream(view, pieces, content, snapshot)
+
+
+async def _stream(
+    view: ResourceView,
+    pieces: AsyncIterator[bytes],
+    content: dict[str, str],
+    snapshot: Snapshot,
+) -> web.StreamResponse:
+    """Respond with the pieces of a body. content: the headers that describe it."""
+    request = view.request
+    response = web.StreamResponse(headers=common_headers(request_id(request)) | content)
+    writer: web.StreamResponse | GzipWriter = response
+    if (cors := view.app[CORS]).is_on:
+        cors.add_headers(request, response.headers)
+    # Until the beginning is ready, an error still becomes an error document.
+    beginning = await _first_bytes(pieces, MIN_BYTES)
+    view.deadlines.stop()
+    response.headers.update(await view.position_header(snapshot))
+    if compresses(request, len(beginning)):
+        writer = GzipWriter(response)
+    await response.prepare(request)
+    if request.method == hdrs.METH_HEAD:
+        return response
+    await _write_parts(writer, beginning)
+    async for piece in pieces:
+        await _write_parts(writer, piece)
     await writer.write_eof()
     return response
 

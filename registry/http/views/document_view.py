@@ -19,7 +19,7 @@ from registry.http.etags import (
     named_versions,
 )
 from registry.http.idempotency_header import idempotency_key
-from registry.http.preferences import NO_PREFERENCES, Preferences
+from registry.http.preferences import Preferences
 from registry.http.request_body import read_body
 from registry.http.responses import POSITION, DocumentResponse
 from registry.http.service_urls import absolute_url
@@ -217,7 +217,7 @@ class DocumentView(web.View):
         required_by: Callable[[_Document, Graph], Iterable[Requirement]],
         scope: QueryScope | None = None,
         extension: str | None = None,
-        preferences: Preferences = NO_PREFERENCES,
+        preferences: Preferences = Preferences(),  # noqa: B008 - immutable
     ) -> tuple[Query, _Document, IdempotencyKey | None]:
         """Return the parsed query string, the loaded document and the idempotency key, if any.
 

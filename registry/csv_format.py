@@ -25,8 +25,9 @@ from registry.model.resource_type import ResourceType
 _FORMULA = r"(?:\A|[;\n\r])\"*{}(?='*[=+\-@\t\n\r\0\uff1d\uff0b\uff0d\uff20])"
 _UNESCAPED, _ESCAPED = re.compile(_FORMULA.format("")), re.compile(_FORMULA.format("'"))
 
+# To find that out takes little time.
 _PLAIN = re.compile(r'\w(?:[^;,"\n\r]*\w)?')
-"""Most values: nothing of them is escaped or quoted, and to find that out takes little time."""
+"""Most values: nothing of them is escaped or quoted."""
 
 _QUOTED = re.compile(r'[,"\n\r]')
 
@@ -127,7 +128,7 @@ class CsvTable:
     ) -> list[str]:
         """Return the cells of each record in columns of the same relationship."""
         if relationship is None:
-            return self._joined(columns, records)
+            return self._row_parts(columns, records)
         resource, link = self.resource, self.resource.to_one[relationship]
         keys: list[Any] = [record.get(link.foreign_key) for record in records]
         if not resource.read_only:  # the keys of others may lead nowhere
@@ -136,19 +137,22 @@ class CsvTable:
         included = (compound.included or {}).get(link.target, ())
         targets = [*included, *(records if link.target == resource.type else ())]
         ids = [target["_id"] for target in targets]
-        cells: dict[int | None, str] = dict(zip(ids, self._joined(columns, targets), strict=True))
+        cells: dict[int | None, str] = dict(
+            zip(ids, self._row_parts(columns, targets), strict=True)
+        )
         for key in set(keys) - cells.keys():
             shown = "" if key is None else str(key)
             cells[key] = ",".join([shown if one.field == "id" else "" for one in columns])
         return [cells[key] for key in keys]
 
-    def _joined(self, columns: Sequence[Column], records: Sequence[Record]) -> list[str]:
+    def _row_parts(self, columns: Sequence[Column], records: Sequence[Record]) -> list[str]:
         """Return the cells of each record in columns with its own values."""
         cells = [self._cells(column, records) for column in columns]
         return list(map(",".join, zip(*cells, strict=True)))
 
     def _cells(self, column: Column, records: Sequence[Record]) -> list[str]:
-        """Return the cell of each record in a column. The library would take twice the time."""
+        """Return the cell of each record in a column."""
+        # The library would take twice the time.
         if column.field == "id":
             return [str(record["_id"]) for record in records]
         attribute = self._graph[column.type].readable[column.field]

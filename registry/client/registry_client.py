@@ -255,6 +255,7 @@ class Client(Transport):
         return {"data": data}
 
     async def _is_relationship(self, type_name: str, name: str) -> bool:
+        """Ask for the methods of its path: only the OpenAPI document, which is large, has names."""
         path = await self._path(type_name, "1", "relationships", name)
         if path not in self._relationships:
             try:

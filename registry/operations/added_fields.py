@@ -68,17 +68,17 @@ class AddedFields:
         unique and are not; then no record is changed. Also raises PyMongoError.
         """
         await self._read_known()
-        if self._notes():
+        if self._declarations():
             # As several processes would take longer than one.
             async with completion_lease(self._database, self._digest):
                 await require_complete(self._database)
                 await self._read_known()
-                await self._verify()
+                await self._require_fit()
                 # They may be refused as well; what has a default is not unique.
                 await UniqueIndexes(self._database, self._graph).prepare()
                 await prepare_validators(self._database, self._graph)
                 await self._complete()
-                for type_name, note in self._notes().items():
+                for type_name, note in self._declarations().items():
                     counters, query = self._database.counters, {ID: type_name}
                     await counters.update_one(query, {"$set": note}, upsert=True)
 
@@ -86,12 +86,12 @@ class AddedFields:
         found = self._database.counters.find({_DECLARED: {"$exists": True}})
         self._known = {one[ID]: one async for one in found}
 
-    async def _verify(self) -> None:
+    async def _require_fit(self) -> None:
         rules = [
             ValuesFit(self._database, resource, name, self._forms(resource).get(name))
-            for resource, name in self._new()
+            for resource, name in self._to_complete()
         ]
-        report = await self._check(rules) if rules else Report({}, ())
+        report = await self._run_rules(rules) if rules else Report({}, ())
         pairs = zip(rules, report.rules, strict=True)
         reasons = [rule.describe(found) for rule, found in pairs if found.total]
         for resource in self._graph.writable:
@@ -106,7 +106,7 @@ class AddedFields:
         """Store the defaults of what is new, remove links that lost their targets while hidden."""
         returned = list[Rule]()
         attributes: dict[ResourceType, list[str]] = defaultdict(list)
-        for resource, name in self._new():
+        for resource, name in self._to_complete():
             links = [link for link in resource.links if link.name == name]
             if name in self._hidden(resource):
                 returned += (rule for link in links for rule in self._link_rules(resource, link))
@@ -115,7 +115,7 @@ class AddedFields:
         for resource, names in attributes.items():
             await self._complete_attributes(resource, names)
         if returned:
-            await self._check(returned, repair=True)
+            await self._run_rules(returned, repair=True)
         for resource in self._graph.writable:
             await self._drop_hidden_indexes(resource)
 
@@ -128,7 +128,7 @@ class AddedFields:
         hidden: Sequence[str] = self._known.get(resource.type, {}).get(_HIDDEN, ())
         return hidden
 
-    def _new(self) -> Iterator[tuple[ResourceType, str]]:
+    def _to_complete(self) -> Iterator[tuple[ResourceType, str]]:
         """Yield what the last start has not declared, or not in this form."""
         for resource in self._graph.writable:
             for name in sorted(resource.added):
@@ -136,7 +136,7 @@ class AddedFields:
                 if not is_known or name in self._hidden(resource):
                     yield resource, name
 
-    async def _check(self, rules: Sequence[Rule], *, repair: bool = False) -> Report:
+    async def _run_rules(self, rules: Sequence[Rule], *, repair: bool = False) -> Report:
         try:
             return await check(self._database, self._graph, repair=repair, rules=rules)
         except (SnapshotExpired, StorageError) as error:
@@ -170,7 +170,7 @@ class AddedFields:
             await self._set(resource, {name: {"$type": "string"}, TEXT_BLOCK: {"$gt": 0}}, outside)
 
     async def _set(self, resource: ResourceType, query: Record, fields: Record) -> None:
-        """Set fields of the records that a query selects, which then selects no more of them."""
+        """Set fields of the records that a query selects, so that it selects them no more."""
         collection, batch = self._database[resource.collection], dict(query)
         with pymongo.timeout(_SECONDS):
             while True:
@@ -180,7 +180,7 @@ class AddedFields:
                     break
                 await collection.update_many({**query, ID: {"$in": ids}}, [{"$set": fields}])
                 batch[ID] = {"$gt": ids[-1]}
-            # Of external writers, whose ids may be of other types.
+            # Ids of other types, from other programs, escape the batches.
             await collection.update_many(query, [{"$set": fields}])
 
     async def _drop_hidden_indexes(self, resource: ResourceType) -> None:
@@ -192,7 +192,7 @@ class AddedFields:
                 if error.code != _INDEX_NOT_FOUND:
                     raise
 
-    def _notes(self) -> dict[str, Record]:
+    def _declarations(self) -> dict[str, Record]:
         """Return what to note in the counters of types, of those where it has changed."""
         own = {one.type: one for one in self._graph.writable if one.added}
         notes: dict[str, Record] = {}

@@ -25,6 +25,7 @@ from registry.model.attributes import (
     Text,
 )
 from registry.model.attributes.date import utc_text
+from registry.model.attributes.text import MAX_TEXT
 from registry.model.graph import DeclarationPath, Graph, InvalidDeclaration
 from registry.model.resource_type import History, Link, ResourceType
 from registry.resources import RESOURCES
@@ -262,7 +263,9 @@ def _maker(options: Table, path: DeclarationPath) -> Callable[..., Attribute]:
         raise InvalidDeclaration(f"{'.'.join(path)} {reason}", *path)
     if values is None:
         return _KINDS[kind]
-    is_valid = kind == "text" and all(isinstance(one, str) and 0 < len(one) < 256 for one in values)
+    is_valid = kind == "text" and all(
+        isinstance(one, str) and 0 < len(one) <= MAX_TEXT for one in values
+    )
     if not is_valid or not 0 < len(values) <= _MAX_VALUES or len({*values}) < len(values):
         reason = f"the enum of {'.'.join(path)} must be 1 to {_MAX_VALUES} different texts"
         raise InvalidDeclaration(reason, *path, "enum")

@@ -251,10 +251,21 @@ def _response_resource(resource_type: ResourceType, graph: Graph) -> Json:
                 "links": object_of(own, _PAGE_LINKS if relationship.to_many else {}),
             }
         )
+        | {"x-inverse": _inverse(relationship, graph)}
         for name, relationship in resource_type.relationships.items()
     }
     shown = {"description": "Those in `include`, and those that the request changed."}
     return object_of(required, {"relationships": object_of({}, relationships) | shown})
+
+
+def _inverse(relationship: Relationship, graph: Graph) -> str:
+    """Return the name of the relationship of the target that follows the link the other way."""
+    others = graph[relationship.target].relationships.items()
+    return next(
+        name
+        for name, other in others
+        if other.foreign_key == relationship.foreign_key and other.to_many != relationship.to_many
+    )
 
 
 def _self_link(resource_type: ResourceType) -> Json:

@@ -7,6 +7,7 @@ import re
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
+from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Page, Route, expect
@@ -92,24 +93,31 @@ def test_nothing_is_offered_that_the_token_does_not_allow(
     expect(page.get_by_role("button", name=re.compile("Assign|Change|Take"))).to_have_count(0)
 
 
+@pytest.mark.parametrize("keeps", [False, True])
 def test_a_revoked_token_loses_nothing_that_was_typed(
-    secured: Registry, enter: Callable[..., Page]
+    keeps: bool, secured: Registry, enter: Callable[..., Page]
 ) -> None:
     id_ = secured.add("person", **ADA)
     token = secured.grant("write")
-    page = enter(token=token, address=f"#/persons/{id_}")
+    page = enter(token=token, address=f"#/persons/{id_}", keeps=keeps)
     name = page.get_by_role("button", name="Access: ").inner_text().removeprefix("Access: ")
     button(page, "Edit").click()
     field(page, "Last name").fill("King")
+    if keeps:  # the first check of the kept token fails
+        respond(page, "GET", f"{secured.url}/$", 503)
     subprocess.run(  # noqa: S603 - the command of the service
         [*COMMAND, "token", "revoke", name], env=environment(**secured.environment), check=True
     )
     assert eventually(lambda: not replace(secured, token=token).may_read())
     button(page, "Save").click()
-    field(page, "Access token").fill(secured.grant("write"))
+    if keeps:
+        expect(page.get_by_text("busy or not available").first).to_be_visible()
+        button(page, "Save").click()
+    field(page, "Access token").fill(secured.grant("persons:write"))
     button(page, "Continue").click()
     note(page, "Saved.")
     expect(heading(page)).to_have_text("Ada King")
+    expect(page.get_by_role("navigation").get_by_role("link")).to_have_text(["Persons"])
 
 
 ERROR = {"id": "1", "code": "x", "title": "X", "detail": "It is so."}
@@ -156,24 +164,87 @@ def test_a_change_that_fails_can_be_sent_again(
     expect(heading(page)).to_have_text(f"Ada Byron-{status}")
 
 
+@pytest.mark.parametrize("arrives", ["nothing", "a part"])
 def test_an_addition_whose_response_is_lost_is_executed_once(
-    registry: Registry, visit: Visit
+    arrives: str, registry: Registry, visit: Visit
 ) -> None:
     page = visit("#/persons")
     button(page, "New person").click()
-    field(page, "First name").fill("Once")
+    field(page, "First name").fill(f"Once after {arrives}")
     field(page, "Last name").fill("Only")
 
     def lose(route: Route) -> None:
-        route.fetch()
-        route.abort("connectionreset")
+        response = route.fetch()
+        if arrives == "nothing":
+            route.abort("connectionreset")
+        else:
+            route.fulfill(response=response, body='{"data"')
 
     page.route(re.compile("/persons\\?"), lose, times=1)
     button(page, "Create").click()
     expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("cannot be reached")
     button(page, "Create").click()
-    note(page, "Created Once Only.")
-    assert len(registry.read("/persons?filter[first_name]=Once")) == 1
+    note(page, f"Created Once after {arrives} Only.")
+    assert len(registry.read(f"/persons?filter[first_name]=Once%20after%20{quote(arrives)}")) == 1
+
+
+def test_a_form_keeps_what_others_change_while_it_opens(registry: Registry, visit: Visit) -> None:
+    id_ = registry.add("computer", serial="OPENING", model="two\nlines")
+    page = visit(f"#/computers/{id_}")
+    with page.expect_request("**/changes*"):
+        page.reload()
+    held: list[Route] = []
+    page.route(re.compile(f"/computers/{id_}\\?"), lambda one: held.append(one), times=1)  # noqa: PLW0108 - gets an attribute
+    registry.update("computer", id_, status="repair")
+    while not held:
+        page.wait_for_timeout(10)
+    button(page, "Edit").click()
+    field(page, "Cores").fill("8")
+    held[0].continue_()
+    expect(page.get_by_text("Somebody else has changed this meanwhile.")).to_be_visible()
+    button(page, "Save").click()
+    note(page, "Saved.")
+    stored = registry.read(f"/computers/{id_}")["attributes"]
+    changed = [stored[name] for name in ("status", "cores", "model")]
+    assert changed == ["repair", 8, "two\nlines"]
+
+
+def test_a_lost_connection_is_noticed_and_nothing_is_missed(
+    registry: Registry, visit: Visit
+) -> None:
+    id_ = registry.add("computer", serial="SILENT")
+    page = visit()
+    expect(heading(page)).to_contain_text("Persons")
+    page.clock.install()
+    page.route("**/changes*", lambda _: None, times=1)  # never answers
+    with page.expect_request("**/changes*"):
+        page.goto(f"{registry.url}/?#/computers/{id_}")
+    expect(heading(page)).to_have_text("SILENT")
+    page.clock.fast_forward(45_000)
+    expect(page.get_by_text("Not connected")).to_be_visible()
+    registry.update("computer", id_, model="T14")
+    page.clock.fast_forward(2_000)
+    expect(page.get_by_role("article").get_by_text("T14")).to_be_visible()
+    expect(page.get_by_text("Not connected")).to_have_count(0)
+
+
+def test_what_changes_after_a_gap_in_the_feed_is_shown(registry: Registry, visit: Visit) -> None:
+    id_ = registry.add("computer", serial="GAP")
+    page = visit()
+    attempts: list[Route] = []
+
+    def answer(route: Route) -> None:
+        attempts.append(route)
+        if len(attempts) == 1:
+            return route.fulfill(status=410, body="{}", content_type=MEDIA_TYPE)
+        if len(attempts) == 2:
+            registry.update("computer", id_, model="T14")
+        return route.continue_()
+
+    page.route("**/changes*", answer)
+    page.goto(f"{registry.url}/?#/computers/{id_}")
+    expect(page.get_by_role("article").get_by_text("T14")).to_be_visible()
+    assert all("after" in one.request.url for one in attempts)
 
 
 def test_a_busy_registry_is_asked_again_and_a_lost_one_on_demand(

@@ -132,11 +132,10 @@ export function askAgain(app) {
     if (!app.access) return false
     asking ??= requireAccess(app, texts.tokenExpired)
     try {
-      app.access = await asking
+      app.changeAccess(await asking)
     } finally {
       asking = null
     }
-    showAccess(app, app.access)
     return true
   }
 }

@@ -69,18 +69,8 @@ export class App {
       this.access = await requireAccess(this, texts.tokenHelp)
       showAccess(this, this.access)
     }
-    const found = this.types.filter((one) => one.writable)
-    const names = found.map((one) => one.plural.toLowerCase()).join(", ")
-    const box = new FindBox(
-      this,
-      found,
-      ({ type, resource }) => resource && this.navigate(`${type.path}/${resource.id}`),
-      { label: texts.find, placeholder: texts.findHint(names), id: "find" },
-    )
-    byId("search").append(box.element)
-    const links = this.types.map((one) => h("a", { href: `#${one.path}` }, one.plural))
-    byId("types").append(...links)
-    document.addEventListener("keydown", (event) => this.#key(event, box))
+    this.#showTypes()
+    document.addEventListener("keydown", (event) => this.#key(event))
     document.addEventListener("dragover", (event) => hasFiles(event) && event.preventDefault())
     document.addEventListener("drop", (event) => this.#drop(event))
     window.addEventListener("unhandledrejection", ({ reason }) => {
@@ -88,7 +78,7 @@ export class App {
     })
     window.addEventListener("hashchange", () => this.#follow())
     window.addEventListener("beforeunload", (event) => this.#isDirty && event.preventDefault())
-    box.input.focus()
+    byId("find").focus()
     await this.show()
     if (this.description.hasFeed) {
       follow(this.api, {
@@ -97,22 +87,54 @@ export class App {
           this.#view?.update(changes)
         },
         onGap: () => this.refresh(),
+        onConnection: (isConnected) => {
+          byId("connection").textContent = isConnected ? "" : texts.notConnected
+        },
       })
     }
   }
 
+  /** Show the types that may be read, and the box that finds their resources. */
+  #showTypes() {
+    const found = this.types.filter((one) => one.writable)
+    const names = found.map((one) => one.plural.toLowerCase()).join(", ")
+    const box = new FindBox(
+      this,
+      found,
+      ({ type, resource }) => resource && this.navigate(`${type.path}/${resource.id}`),
+      { label: texts.find, placeholder: texts.findHint(names), id: "find" },
+    )
+    byId("search").replaceChildren(box.element)
+    const links = this.types.map((one) => h("a", { href: `#${one.path}` }, one.plural))
+    byId("types").replaceChildren(...links)
+    this.#markType()
+  }
+
   /**
-   * @param {KeyboardEvent} event
-   * @param {FindBox} box
+   * Take what another access token allows.
+   * @param {import("./access.js").Access} access
    */
-  #key(event, box) {
+  changeAccess(access) {
+    const allowed = (/** @type {import("./access.js").Access | null} */ one) =>
+      JSON.stringify([one?.read, one?.write])
+    const isSame = allowed(access) === allowed(this.access)
+    this.access = access
+    showAccess(this, access)
+    if (isSame) return
+    this.#showTypes()
+    if (!this.#isLoading) this.refresh()
+  }
+
+  /** @param {KeyboardEvent} event */
+  #key(event) {
     const target = /** @type {HTMLElement} */ (event.target)
     const isTyping =
       target.matches("input, select, textarea") || document.querySelector("dialog[open]")
     if (event.key !== "/" || isTyping || event.ctrlKey || event.metaKey || event.altKey) return
     event.preventDefault()
-    box.input.focus()
-    box.input.select()
+    const box = /** @type {HTMLInputElement} */ (byId("find"))
+    box.focus()
+    box.select()
   }
 
   /**
@@ -161,7 +183,9 @@ export class App {
    * @param {URLSearchParams} [state]
    */
   navigate(path, state) {
+    const before = location.hash
     location.hash = this.address(path, state)
+    if (location.hash === before) this.refresh()
   }
 
   /** Show the view of the address, unless what was typed in this one would be lost. */

@@ -1,12 +1,12 @@
 /** The card of one resource: what it is, whom it is linked to, and everything to do with it. */
 
 import { Failure } from "./api.js"
-import { fieldsWithNames, nameOf } from "./description.js"
+import { fieldsWithNames, labelOf, nameOf } from "./description.js"
 import { announce, announceFailure, ask, button, buttons, grid, h } from "./dom.js"
 import { isBusy, openDialog, refocus, whileBusy } from "./dom.js"
 import { FindBox } from "./find.js"
 import { Inputs, askToLeave, openCreation } from "./form.js"
-import { linkTo, Table } from "./table.js"
+import { countOf, linkTo, Table } from "./table.js"
 import { texts } from "./texts.js"
 import { plain, shown } from "./values.js"
 
@@ -300,7 +300,7 @@ export class Card {
       const hasRows = await table.load()
       if (!hasRows) table.region.replaceChildren(h("p", { class: "empty" }, texts.nobody))
       if (table.page?.after) {
-        const all = `${texts.showAll} (${plain(COUNT, await table.count())})`
+        const all = texts.showAll(await table.count())
         more.append(h("a", { href: app.address(path, state) }, all))
       }
     }
@@ -460,19 +460,9 @@ export class Card {
    */
   async #loss(link) {
     const target = /** @type {Type} */ (this.app.description.types.get(link.target))
-    const table = new Table(
-      this.app,
-      target,
-      `${this.path}/${link.name}`,
-      new URLSearchParams(),
-      this.signal,
-    )
-    const count = await table.count()
-    const back = target.relationships.find((one) => !one.many && one.target === this.type.name)
-    if (count === 0 || !back) return ""
-    return texts.deleteLinked(texts.counted(count, target.label, target.plural), back.label)
+    const count = await countOf(this.app, `${this.path}/${link.name}`, {}, this.signal)
+    if (count === 0) return ""
+    const inverse = labelOf(link.inverse)
+    return texts.deleteLinked(texts.counted(count, target.label, target.plural), inverse)
   }
 }
-
-/** Formats a count as an attribute would be. */
-const COUNT = /** @type {Attribute} */ ({ kind: "integer" })

@@ -24,6 +24,7 @@ import { texts } from "./texts.js"
  * @property {string} name
  * @property {string} label
  * @property {string} target the name of a type
+ * @property {string} inverse the name of the relationship of the target
  * @property {boolean} many
  * @property {boolean} writable
  */
@@ -120,8 +121,9 @@ function typeAt(path, openapi) {
     relationships: links.map(([link, schema]) => {
       const data = resolve(/** @type {any} */ (schema).properties.data)
       const target = resolve(data.items ?? data).properties.type.enum[0]
-      const writable = link in linkable
-      return { name: link, label: labelOf(link), target, many: Boolean(data.items), writable }
+      const { "x-inverse": inverse } = /** @type {any} */ (schema)
+      const [many, writable] = [Boolean(data.items), link in linkable]
+      return { name: link, label: labelOf(link), target, inverse, many, writable }
     }),
     display:
       attributes.find((one) => one.kind === "text" && one.readOnly && !one.nullable) ??

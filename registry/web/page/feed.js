@@ -1,6 +1,6 @@
 /** The change feed: what others change, as it happens. */
 
-import { Failure, isAborted, pause } from "./api.js"
+import { Failure, pause } from "./api.js"
 
 const FIRST_WAIT_MS = 2_000
 const MAX_WAIT_MS = 60_000
@@ -11,14 +11,18 @@ const SILENCE_MS = 45_000
 /** @typedef {import("./api.js").Identifier} Identifier */
 /** links: to what the resource is linked since. @typedef {Identifier & { op: Op, links: Identifier[] }} Change */
 /** @typedef {"add" | "update" | "remove"} Op */
-/** @typedef {{ onChanges: (changes: Change[]) => void, onGap: () => unknown }} Follower */
+/**
+ * @typedef {object} Follower
+ * @property {(changes: Change[]) => void} onChanges called with those that arrive together
+ * @property {() => unknown} onGap called if some are no longer known; reads all again
+ * @property {(isConnected: boolean) => void} onConnection
+ */
 
 /**
  * Follow the changes since the document that was read last, while the page is visible: a browser
  * has few connections for all its tabs.
  * @param {import("./api.js").Api} api
- * @param {Follower} follower onChanges: called with those that arrive together; onGap: if some are
- *   no longer known
+ * @param {Follower} follower
  */
 export function follow(api, follower) {
   let stop = new AbortController()
@@ -42,23 +46,35 @@ export function follow(api, follower) {
 async function run(api, follower, place, signal) {
   let wait = FIRST_WAIT_MS
   while (!signal.aborted) {
+    const silence = new AbortController()
+    /** @type {number | undefined} */
+    let timer
+    const hear = () => {
+      clearTimeout(timer)
+      timer = setTimeout(() => silence.abort(), SILENCE_MS)
+    }
     try {
       /** @type {Record<string, string>} */
       const query = place.position ? { "page[after]": place.position } : {}
-      const options = { query, signal, accept: "text/event-stream", seconds: 0 }
+      const signals = AbortSignal.any([signal, silence.signal])
+      const options = { query, signal: signals, accept: "text/event-stream", seconds: 0 }
+      hear()
       const response = await api.fetch("GET", "/changes", options)
       wait = FIRST_WAIT_MS
-      await read(response, (changes, position) => {
+      follower.onConnection(true)
+      await read(response, hear, (changes, position) => {
         place.position = position || place.position
         if (changes.length > 0) follower.onChanges(changes)
       })
     } catch (error) {
-      if (isAborted(error)) return
+      if (signal.aborted) return
       const isExpired = error instanceof Failure && (error.status === 410 || error.status === 400)
       if (isExpired && place.position) {
         await follower.onGap()
         place.position = api.position
-      }
+      } else follower.onConnection(false)
+    } finally {
+      clearTimeout(timer)
     }
     await pause(wait, signal).catch(() => {})
     wait = Math.min(2 * wait, MAX_WAIT_MS)
@@ -68,15 +84,16 @@ async function run(api, follower, place, signal) {
 /**
  * Read server-sent events until their end.
  * @param {Response} response
+ * @param {() => void} hear called when something arrives
  * @param {(changes: Change[], position: string) => void} onEvents
  */
-async function read(response, onEvents) {
+async function read(response, hear, onEvents) {
   const reader = /** @type {ReadableStream<Uint8Array>} */ (response.body).getReader()
   const decoder = new TextDecoder()
   for (let text = ""; ;) {
-    const timer = setTimeout(() => reader.cancel(), SILENCE_MS)
-    const { done, value } = await reader.read().finally(() => clearTimeout(timer))
+    const { done, value } = await reader.read()
     if (done) return
+    hear()
     const events = (text + decoder.decode(value, { stream: true })).split("\n\n")
     text = events.pop() ?? ""
     const positions = events.flatMap((event) => fieldOf(event, "id"))

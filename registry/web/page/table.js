@@ -82,11 +82,16 @@ export class Table {
 
   /** Return the number of resources on all pages. Raises Failure, AbortError. */
   async count() {
+    return countOf(this.app, this.path, this.#countQuery(), this.signal)
+  }
+
+  /**
+   * Return the filters, which read only ids.
+   * @returns {Record<string, string>}
+   */
+  #countQuery() {
     const filters = [...this.state].filter(([name]) => name.startsWith("filter"))
-    const one = { "page[number]": "1", "page[size]": "1", [`fields[${this.type.name}]`]: "" }
-    const query = { ...Object.fromEntries(filters), ...one }
-    const { document } = await this.app.api.get(this.path, query, this.signal)
-    return /** @type {number} */ (document.meta.total)
+    return { ...Object.fromEntries(filters), [`fields[${this.type.name}]`]: "" }
   }
 
   /**
@@ -106,12 +111,10 @@ export class Table {
       if (op === "add" && !isShown && this.#added.size <= MAX_NEWER) this.#added.add(id)
       if (op === "remove" && type === this.type.name) this.#added.delete(id)
     }
-    this.newer.hidden = this.#added.size === 0
-    this.newer.textContent = texts.newer(
-      Math.min(this.#added.size, MAX_NEWER),
-      this.#added.size > MAX_NEWER,
-    )
-    setTimeout(() => this.#reload().catch(() => {}), COLLECT_MS)
+    setTimeout(() => {
+      this.#reload().catch(() => {})
+      this.#showAdded().catch(() => {})
+    }, COLLECT_MS)
   }
 
   /**
@@ -135,6 +138,20 @@ export class Table {
     for (const resource of /** @type {Resource[]} */ (document.data)) {
       this.#rows.get(resource.id)?.row.replaceWith(this.#newRow(resource, document, "flash"))
     }
+  }
+
+  /** Offer to show new resources, of those that the collection and its filters have. */
+  async #showAdded() {
+    const ids = [...this.#added]
+    if (ids.length > 0 && !this.signal.aborted) {
+      const query = { ...this.#countQuery(), "filter[id][in]": ids.join(","), "page[size]": "100" }
+      const { document } = await this.app.api.get(this.path, query, this.signal)
+      const found = new Set(document.data.map((/** @type {Resource} */ one) => one.id))
+      for (const id of ids) if (!found.has(id)) this.#added.delete(id)
+    }
+    const count = this.#added.size
+    this.newer.hidden = count === 0
+    this.newer.textContent = texts.newer(Math.min(count, MAX_NEWER), count > MAX_NEWER)
   }
 
   /**
@@ -256,6 +273,19 @@ export class Table {
   }
 }
 
+/**
+ * Return the number of resources in a collection. Raises Failure, AbortError.
+ * @param {App} app
+ * @param {string} path
+ * @param {Record<string, string>} query
+ * @param {AbortSignal} signal
+ */
+export async function countOf(app, path, query, signal) {
+  const one = { "page[number]": "1", "page[size]": "1" }
+  const { document } = await app.api.get(path, { ...query, ...one }, signal)
+  return /** @type {number} */ (document.meta.total)
+}
+
 /** @param {string} order */
 function arrow(order) {
   return order === "ascending" ? "↑" : "↓"
@@ -305,7 +335,12 @@ export function columnsOf(app, type, hidden) {
  * @param {Resource[]} included
  */
 function cell(app, type, { attribute, link }, resource, included) {
-  if (attribute) return shown(attribute, resource.attributes[attribute.name])
+  if (attribute) {
+    const value = resource.attributes[attribute.name]
+    // The registry itself leaves out a time only of what has not ended.
+    const isLasting = !value && attribute.kind === "time" && !type.writable
+    return isLasting ? texts.lasting : shown(attribute, value)
+  }
   return link ? linkTo(app, type, link, resource, included) : ""
 }
 

@@ -24,6 +24,7 @@ export const texts = {
   numbered: (/** @type {string} */ label, /** @type {string} */ id) => `${label} ${id}`,
   wait: (/** @type {number} */ seconds) =>
     `The registry is busy. Trying again in ${counted(seconds, "second")}.`,
+  notConnected: "Not connected: what you see may be old.",
   notFound: "There is nothing here",
   notFoundHelp: "It may have been deleted, or the link is not complete.",
   failed: "That did not work",
@@ -56,6 +57,7 @@ export const texts = {
   newer: (/** @type {number} */ count, /** @type {boolean} */ isMore) =>
     `${isMore ? "More than " : ""}${counted(count, "new entry", "new entries")}: show the newest first`,
   deleted: "Deleted meanwhile",
+  lasting: "now",
   counted: (
     /** @type {number} */ count,
     /** @type {string} */ label,
@@ -105,7 +107,7 @@ export const texts = {
     `${name}: ${label.toLowerCase()}`,
   assigned: (/** @type {string} */ name, /** @type {string} */ target) => `${name} → ${target}`,
   takenBack: (/** @type {string} */ name) => `${name} was taken back.`,
-  showAll: "Show all",
+  showAll: (/** @type {number} */ count) => `Show all (${numbers.format(count)})`,
   changed: "Changed",
   created_: "Created",
   by: (/** @type {string} */ name) => `by ${name}`,

@@ -34,7 +34,7 @@ from registry.mongod import embedded
 from registry.openapi.description import describe
 from registry.settings import Settings
 from registry.storage.tokens import Token, Tokens
-from registry.testing import Databases, data_directory, new_name, prepare
+from registry.testing_databases import Databases, data_directory, new_name, prepare
 from tests.mongods import client_of
 from tests.ports import free_port
 from tests.support import Api, CommandLog, Database

@@ -37,6 +37,7 @@ LAYERS = [
     "openapi",
     "web",
     "app",
+    "testing_databases",
     "testing",
     "pytest_plugin",
     "processes",
@@ -127,7 +128,7 @@ def test_the_model_and_the_protocol_import_neither_the_http_server_nor_the_drive
 def test_only_packages_for_mongodb_import_the_driver() -> None:
     for path in PACKAGE.glob("**/*.py"):
         packages = {PACKAGE / name for name in ("mongod", "storage", "operations")}
-        if packages.isdisjoint(path.parents) and path.name != "testing.py":
+        if packages.isdisjoint(path.parents) and not path.name.startswith("testing"):
             foreign = {name.split(".")[0] for name in imports(path)}
             assert not foreign & {"motor", "pymongo", "bson"}, path.name
 

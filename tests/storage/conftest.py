@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from registry.testing import new_name
+from registry.testing_databases import new_name
 from tests.proxy import Proxy
 
 

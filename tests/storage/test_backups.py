@@ -33,7 +33,7 @@ from registry.private_files import new_file
 from registry.settings import Settings
 from registry.start_error import StartError
 from registry.storage import SERVICES
-from registry.testing import new_name
+from registry.testing_databases import new_name
 from tests.conftest import Serve
 from tests.mongods import client_of
 from tests.storage.waiting import eventually

@@ -9,7 +9,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from registry.testing import new_name
+from registry.testing_databases import new_name
 from tests.system.conftest import Start
 from tests.system.service import TIMEOUT, WORKERS, Service, environment, error_message
 

@@ -15,7 +15,7 @@ import orjson
 import pytest
 from aiohttp import ClientError, ClientSession, ClientTimeout
 
-from registry.testing import new_name
+from registry.testing_databases import new_name
 from tests.feed import Stream
 from tests.mongods import program_of
 from tests.replica_set import three_members

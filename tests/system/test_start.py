@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from registry.testing import new_name
+from registry.testing_databases import new_name
 from tests.mongods import client_of
 from tests.system.conftest import Start
 from tests.system.service import COMMAND, environment, error_message, person, start_error

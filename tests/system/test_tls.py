@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import orjson
 import pytest
 
-from registry.testing import new_name
+from registry.testing_databases import new_name
 from tests.certificates import Authority
 from tests.system.conftest import Start
 from tests.system.service import TIMEOUT, WORKERS, Service, eventually, start_error

@@ -74,9 +74,9 @@ class AddedFields:
                 await require_complete(self._database)
                 await self._read_known()
                 await self._require_fit()
+                await prepare_validators(self._database, self._graph)
                 # They may be refused as well; what has a default is not unique.
                 await UniqueIndexes(self._database, self._graph).prepare()
-                await prepare_validators(self._database, self._graph)
                 await self._complete()
                 for type_name, note in self._declarations().items():
                     counters, query = self._database.counters, {ID: type_name}

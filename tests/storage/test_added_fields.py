@@ -230,8 +230,14 @@ async def test_one_process_completes_records_unless_it_was_cut_off(
         other = asyncio.create_task(hold())
         assert await eventually(lambda: "Waiting for another service" in caplog.text)
         assert not is_held.is_set()
-        await database[SERVICES].update_many({}, [{"$set": {"until": "$$NOW"}}])
-        await is_held.wait()
+        (holder,) = await database[SERVICES].distinct("holder")
+
+        async def cut_off() -> bool:
+            ended = [{"$set": {"until": "$$NOW"}}]  # again if it was renewed meanwhile
+            await database[SERVICES].update_one({"holder": holder}, ended)
+            return is_held.is_set()
+
+        assert await eventually(cut_off)
     assert await database[SERVICES].count_documents({}) == 1  # that of the other
     ends.set()
     await other

@@ -82,7 +82,7 @@ def test_nothing_is_offered_that_the_token_does_not_allow(
 
     page = enter("computers:write", address=f"#/computers/{computer}")
     expect(button(page, "Edit")).to_be_visible()
-    expect(page.get_by_role("button", name=re.compile("Assign|Change|Take"))).to_have_count(0)
+    expect(page.get_by_role("button", name=re.compile("[Aa]ssign|Change"))).to_have_count(0)
     expect(page.get_by_role("navigation").get_by_role("link")).to_have_text(["Computers"])
     expect(page.get_by_text("Ada Lovelace")).to_have_count(0)
     page.goto(f"{secured.url}/#/persons")
@@ -90,7 +90,7 @@ def test_nothing_is_offered_that_the_token_does_not_allow(
 
     page = enter("computers:write", "persons:read", address=f"#/computers/{computer}")
     expect(page.get_by_role("link", name="Ada Lovelace").first).to_be_visible()
-    expect(page.get_by_role("button", name=re.compile("Assign|Change|Take"))).to_have_count(0)
+    expect(page.get_by_role("button", name=re.compile("[Aa]ssign|Change"))).to_have_count(0)
 
 
 @pytest.mark.parametrize("keeps", [False, True])

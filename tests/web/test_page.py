@@ -59,7 +59,7 @@ def test_a_computer_is_found_by_its_serial_and_assigned(registry: Registry, visi
     note(page, "SCAN-0001 → Ada Lovelace")
     assert registry.read(f"/computers/{computer}/owner")["id"] == ada
 
-    button(page, "Take back: Owner").click()
+    button(page, "Unassign: Owner").click()
     expect(button(page, "Assign: Owner")).to_be_visible()
     assert registry.read(f"/computers/{computer}/owner") is None
     expect(rows(page, "Assignments")).to_have_count(1)
@@ -80,8 +80,8 @@ def test_a_new_owner_is_created_where_nobody_is_found(registry: Registry, visit:
 
     page.get_by_role("link", name="Katherine Coleman Johnson").first.click()
     expect(heading(page)).to_have_text("Katherine Coleman Johnson")
-    button(page, "Take back NEW-OWNER").click()
-    note(page, "NEW-OWNER was taken back.")
+    button(page, "Unassign NEW-OWNER").click()
+    note(page, "NEW-OWNER is no longer assigned.")
     button(page, "Assign: Computers").click()
     page.keyboard.type("NEW-OWNER")
     page.keyboard.press("Enter")
@@ -269,6 +269,7 @@ def test_errors_appear_at_their_field(registry: Registry, visit: Visit) -> None:
     expect(email).to_have_accessible_description(re.compile("should have a period"))
     email.fill("taken@example.com")
     button(page, "Create").click()
+    expect(email).to_have_accessible_description(re.compile("Another person has this email"))
     taken = page.get_by_role("link", name="Open the one that has it")
     expect(taken).to_have_attribute("href", f"#/persons/{first}")
     expect(name).to_have_value("Grace")
@@ -395,9 +396,7 @@ def test_changes_of_others_appear_by_themselves(registry: Registry, visit: Visit
     expect(heading(page)).to_have_text("LIVE-Z")
 
 
-def test_what_a_table_shows_is_taken_along(
-    registry: Registry, visit: Visit, tmp_path: Path
-) -> None:
+def test_what_a_table_shows_is_downloaded(registry: Registry, visit: Visit, tmp_path: Path) -> None:
     owner = registry.add("person", first_name="Mary", last_name="Jackson")
     for number in range(60):
         registry.add("computer", serial=f"CSV-{number:02}", owner=owner)

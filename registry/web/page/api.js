@@ -43,9 +43,10 @@ export class Failure extends Error {
    * @param {number} [retryAfter] in seconds
    */
   constructor(status, errors = [], retryAfter = 0) {
-    super(texts.failure(status, errors, retryAfter))
+    const told = errors.map((one) => ({ ...one, detail: texts.detail(one.detail) }))
+    super(texts.failure(status, told, retryAfter))
     this.status = status
-    this.errors = errors
+    this.errors = told
     this.retryAfter = retryAfter
   }
 }
@@ -61,7 +62,7 @@ export class Api {
   /** Called with the seconds to wait, before a busy registry is asked again. */
   onWait = (/** @type {number} */ _seconds) => {}
 
-  /** The position in the change feed of the document that was read last. */
+  /** The position in the change feed of the document that was read first, since it was reset. */
   position = ""
 
   /** Keys of additions that may have been executed, by path and body. @type {Map<string, string>} */
@@ -89,7 +90,7 @@ export class Api {
   async get(path, query, signal) {
     return this.#retry([503], signal, async () => {
       const response = await this.fetch("GET", path, { query, signal })
-      this.position = response.headers.get("Registry-Position") ?? this.position
+      this.position ||= response.headers.get("Registry-Position") ?? ""
       const document = await received(response, signal)
       return { document, etag: response.headers.get("ETag") ?? "" }
     })

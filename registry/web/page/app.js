@@ -80,18 +80,16 @@ export class App {
     window.addEventListener("beforeunload", (event) => this.#isDirty && event.preventDefault())
     byId("find").focus()
     await this.show()
-    if (this.description.hasFeed) {
-      follow(this.api, {
-        onChanges: (changes) => {
-          if (this.#isLoading) this.#early.push(...changes)
-          this.#view?.update(changes)
-        },
-        onGap: () => this.refresh(),
-        onConnection: (isConnected) => {
-          byId("connection").textContent = isConnected ? "" : texts.notConnected
-        },
-      })
-    }
+    follow(this.api, {
+      onChanges: (changes) => {
+        if (this.#isLoading) this.#early.push(...changes)
+        this.#view?.update(changes)
+      },
+      onGap: () => this.refresh(),
+      onConnection: (isConnected) => {
+        byId("connection").textContent = isConnected ? "" : texts.notConnected
+      },
+    })
   }
 
   /** Show the types that may be read, and the box that finds their resources. */

@@ -146,8 +146,8 @@ export class Card {
       const author = name ? h("bdi", {}, ` ${texts.by(name)}`) : null
       return h("span", {}, `${label} `, at && time ? shown(at, time) : null, author)
     }
-    const changed = line(texts.changed, "updated")
-    return h("p", { class: "authorship" }, changed, line(texts.created_, "created"))
+    const changed = line(texts.changedAt, "updated")
+    return h("p", { class: "authorship" }, changed, line(texts.createdAt, "created"))
   }
 
   /**
@@ -166,9 +166,9 @@ export class Card {
       class: linked ? "" : "primary",
     })
     const free = button(
-      texts.takeBack,
+      texts.unassign,
       () => this.#change({ [link.name]: null }),
-      named(texts.takeBack),
+      named(texts.unassign),
     )
     const buttons = mayWrite ? h("span", { class: "actions" }, assign, linked ? free : null) : null
     const shown = linkTo(app, type, link, resource, this.included ?? [])
@@ -217,7 +217,7 @@ export class Card {
   async #change(links, target) {
     const entries = Object.entries(links).map(([name, data]) => [name, { data }])
     const name = this.name ?? ""
-    const text = target ? texts.assigned(name, target) : texts.takenBack(name)
+    const text = target ? texts.assigned(name, target) : texts.unassigned(name)
     await this.#perform(() => this.#patch({ relationships: Object.fromEntries(entries) }), text)
   }
 
@@ -270,8 +270,8 @@ export class Card {
     const mayWrite = link.writable && app.mayWrite(this.type.name) && app.mayWrite(link.target)
     const free = (/** @type {Resource} */ one) => {
       const name = nameOf(target, one)
-      return button(texts.takeBack, () => this.#member("DELETE", path, one), {
-        "aria-label": texts.takeBackOf(name),
+      return button(texts.unassign, () => this.#member("DELETE", path, one), {
+        "aria-label": texts.unassignName(name),
       })
     }
     const actions = mayWrite ? free : undefined
@@ -298,7 +298,7 @@ export class Card {
     const element = h("section", {}, heading, table.region)
     const load = async () => {
       const hasRows = await table.load()
-      if (!hasRows) table.region.replaceChildren(h("p", { class: "empty" }, texts.nobody))
+      if (!hasRows) table.region.replaceChildren(h("p", { class: "empty" }, texts.noLinks))
       if (table.page?.after) {
         const all = texts.showAll(await table.count())
         more.append(h("a", { href: app.address(path, state) }, all))
@@ -308,7 +308,7 @@ export class Card {
   }
 
   /**
-   * Link a resource to this one, or take it back.
+   * Link a resource to this one, or end that.
    * @param {"POST" | "DELETE"} method
    * @param {string} path of the relationship
    * @param {Resource} member
@@ -320,7 +320,7 @@ export class Card {
     const body = { data: [{ type: member.type, id: member.id }] }
     await this.#perform(
       () => this.app.api.change(method, linkage, { body }),
-      method === "POST" ? texts.assigned(name, own) : texts.takenBack(name),
+      method === "POST" ? texts.assigned(name, own) : texts.unassigned(name),
     )
   }
 
@@ -446,7 +446,7 @@ export class Card {
       const help = [...linked.filter(Boolean), texts.deleteFinal].map((one) => h("p", {}, one))
       if (!(await ask(texts.deleteQuestion(name), help, texts.delete, { isDanger: true }))) return
       await app.api.change("DELETE", this.path, { headers: { "If-Match": this.etag ?? "*" } })
-      announce(texts.gone(name))
+      announce(texts.deletedName(name))
       app.navigate(type.path, new URLSearchParams())
     } catch (error) {
       announceFailure(error)

@@ -42,16 +42,12 @@ import { texts } from "./texts.js"
  * @property {Filter[]} filters
  * @property {(name: string) => boolean} canSort
  * @property {boolean} writable
- * @property {boolean} hasCsv whether collections are available as CSV
  */
 /**
  * @typedef {object} Description
  * @property {string} title
  * @property {Map<string, Type>} types
  * @property {boolean} requiresTokens
- * @property {boolean} hasFeed
- * @property {boolean} canMerge whether additions can update what has the same unique attribute
- * @property {boolean} canTry whether changes can be tried without being stored
  */
 
 const AUTHORSHIP = ["created_at", "created_by", "updated_at", "updated_by"]
@@ -71,14 +67,10 @@ export function describe(openapi) {
     return (type.writable ? 0 : order.length) + order.indexOf(tag)
   }
   types.sort((one, other) => rank(one) - rank(other))
-  const preferences = JSON.stringify(paths["/operations"].post.parameters)
   return {
     title: info.title,
     types: new Map(types.map((type) => [type.name, type])),
     requiresTokens: "securitySchemes" in components,
-    hasFeed: "/changes" in paths,
-    canMerge: preferences.includes("resolution=merge-duplicates"),
-    canTry: preferences.includes("tx=rollback"),
   }
 }
 
@@ -132,7 +124,6 @@ function typeAt(path, openapi) {
     filters: get.parameters.flatMap(filterOf),
     canSort: (field) => sort.test(field),
     writable: Boolean(post),
-    hasCsv: "text/csv" in content,
   }
 }
 

@@ -19,7 +19,7 @@ const SILENCE_MS = 45_000
  */
 
 /**
- * Follow the changes since the document that was read last, while the page is visible: a browser
+ * Follow the changes since the first document was read, while the page is visible: a browser
  * has few connections for all its tabs.
  * @param {import("./api.js").Api} api
  * @param {Follower} follower
@@ -70,6 +70,7 @@ async function run(api, follower, place, signal) {
       if (signal.aborted) return
       const isExpired = error instanceof Failure && (error.status === 410 || error.status === 400)
       if (isExpired && place.position) {
+        api.position = ""
         await follower.onGap()
         place.position = api.position
       } else follower.onConnection(false)

@@ -182,7 +182,7 @@ class Plan {
     const key = columns.find((one) => one.name === this.key.value)
     const job = new Importer(this.app, this.type, columns, key, this.table)
     await this.#run(texts.importChecking, async (onProgress) => {
-      if (this.app.description.canTry) await job.run(true, onProgress, this.signal)
+      await job.run(true, onProgress, this.signal)
       const count = job.rows.length
       const apply = button(texts.importApply(count), () => this.#apply(job), { class: "primary" })
       this.#show(

@@ -65,8 +65,7 @@ export class Importer {
       this.keys.set(link, found ? [found] : own)
     }
     /** Whether the registry finds all by itself, without a gap between looking and storing. */
-    this.merges =
-      app.description.canMerge && [...this.keys.values()].every(([one]) => one?.attribute?.unique)
+    this.merges = [...this.keys.values()].every(([one]) => one?.attribute?.unique)
     /** @type {Defect[]} */
     this.defects = []
     const [header, ...lines] = table
@@ -385,7 +384,7 @@ function* batches(rows) {
 function valueOf(attribute, text) {
   if (attribute.kind === "time") return text
   if (attribute.kind === "boolean" && !/^(true|false)$/i.test(text)) throw texts.importBoolean
-  if (attribute.kind === "integer" && !/^-?\d+$/.test(text)) throw texts.fieldInvalid
+  if (attribute.kind === "integer" && !/^-?\d+$/.test(text)) throw texts.fieldInvalid.integer
   return parsed(attribute, attribute.kind === "boolean" ? text.toLowerCase() : text)
 }
 

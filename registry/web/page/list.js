@@ -47,7 +47,7 @@ export class List {
       "div",
       { class: "actions" },
       filter,
-      type.hasCsv && hasRows ? take : null,
+      hasRows ? take : null,
       mayAdd ? bring : null,
       mayAdd ? add : null,
     )

@@ -97,26 +97,31 @@ export const texts = {
   deleteFinal: "This cannot be undone.",
   deleteLinked: (/** @type {string} */ count, /** @type {string} */ label) =>
     `Left without ${label.toLowerCase()}: ${count}.`,
-  gone: (/** @type {string} */ name) => `Deleted ${name}.`,
-  nobody: "None",
+  deletedName: (/** @type {string} */ name) => `Deleted ${name}.`,
+  noLinks: "None",
   assign: "Assign",
   change: "Change",
-  takeBack: "Take back",
-  takeBackOf: (/** @type {string} */ name) => `Take back ${name}`,
+  unassign: "Unassign",
+  unassignName: (/** @type {string} */ name) => `Unassign ${name}`,
   assignTo: (/** @type {string} */ name, /** @type {string} */ label) =>
     `${name}: ${label.toLowerCase()}`,
   assigned: (/** @type {string} */ name, /** @type {string} */ target) => `${name} → ${target}`,
-  takenBack: (/** @type {string} */ name) => `${name} was taken back.`,
+  unassigned: (/** @type {string} */ name) => `${name} is no longer assigned.`,
   showAll: (/** @type {number} */ count) => `Show all (${numbers.format(count)})`,
-  changed: "Changed",
-  created_: "Created",
+  changedAt: "Changed",
+  createdAt: "Created",
   by: (/** @type {string} */ name) => `by ${name}`,
   required: "required",
   fieldRequired: "Please fill this in.",
   fieldUnchosen: "Choose one of what is found, or leave this empty.",
-  fieldInvalid: "This is not a valid value.",
-  notWhole: "Enter a whole number.",
-  notSafe: "This number is too large to be exact here.",
+  fieldInvalid: /** @type {Record<string, string>} */ ({
+    email: "Enter an e-mail address.",
+    integer: "Enter a whole number.",
+    decimal: "Enter a number.",
+    date: "Enter a complete date.",
+    time: "Enter a complete date and time.",
+  }),
+  notSafe: "Enter a smaller number: this one is too large to be exact here.",
   taken: "Open the one that has it",
   unsavedTitle: "Leave without saving?",
   unsavedHelp: "What you typed here is not saved yet.",
@@ -130,7 +135,7 @@ export const texts = {
   theirs: "Theirs",
   keepChosen: "Save what I chose",
 
-  // Take along and import
+  // CSV files
   download: "Download CSV",
   downloading: (/** @type {number} */ bytes) =>
     `Downloading: ${numbers.format(Math.ceil(bytes / 1e6))} MB`,
@@ -182,7 +187,8 @@ export const texts = {
   // Access
   token: "Access token",
   tokenTitle: "Access token needed",
-  tokenHelp: "This registry opens with an access token. Ask whoever runs it for one.",
+  tokenHelp:
+    "This registry opens with an access token. Ask your administrator, who can create one.",
   tokenExpired:
     "The access token is no longer valid. Enter another one: nothing you typed is lost.",
   tokenRefused: "The registry does not know this token. It may have expired.",
@@ -193,6 +199,13 @@ export const texts = {
   mayRead: "See",
   mayWrite: "Change",
   nothing: "nothing",
+
+  /** What the registry says of an error, whose names are code. */
+  detail: (/** @type {string} */ detail) =>
+    detail.replace(/`([^`]*)`/g, (_, code) => {
+      const isName = /^[a-z][a-z0-9_]*(\.[a-z0-9_]+)*$/.test(code)
+      return isName ? code.replaceAll("_", " ").replaceAll(".", ": ") : `“${code}”`
+    }),
 
   /** What happened, and what to do, in a sentence or two. */
   failure: (
@@ -215,7 +228,7 @@ export const texts = {
       503: `The registry is busy or not available. Try again ${soon}: nothing is lost.`,
     }
     const other =
-      status >= 500 ? "The registry has failed. Try again, or tell whoever runs it." : details
+      status >= 500 ? "The registry has failed. Try again, or tell your administrator." : details
     return sentences[status] ?? (other || `The registry answered ${status}.`)
   },
 }

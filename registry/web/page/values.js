@@ -96,7 +96,7 @@ export function valueOf(attribute, control) {
   const { kind } = attribute
   if (control instanceof HTMLInputElement) {
     if (control.type === "checkbox") return control.checked
-    if (control.validity.badInput) throw texts.fieldInvalid
+    if (control.validity.badInput) throw texts.fieldInvalid[kind]
   }
   const text = kind === "text" ? control.value : control.value.trim()
   if (text === "") {
@@ -115,7 +115,7 @@ export function parsed({ kind }, text) {
   if (kind === "boolean") return text === "true"
   if (kind === "time") return new Date(text).toISOString()
   if (kind !== "integer") return text
-  if (!Number.isInteger(Number(text))) throw texts.notWhole
+  if (!Number.isInteger(Number(text))) throw texts.fieldInvalid[kind]
   if (!Number.isSafeInteger(Number(text))) throw texts.notSafe
   return Number(text)
 }

@@ -6,6 +6,7 @@ What is no longer declared is hidden, and stays. The counter of a type keeps wha
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pymongo
@@ -23,6 +24,7 @@ from registry.model.stored_fields import ID, record_attributes
 from registry.operations.consistency import Report, RuleReport, TargetsExist, check, value_defect
 from registry.operations.histories import PeriodsAreRight
 from registry.operations.rule import Rule, Violation, scan
+from registry.resources.types_file import history_type
 from registry.start_error import StartError
 from registry.storage import (
     Database,
@@ -37,6 +39,9 @@ from registry.storage import (
 )
 
 _DECLARED, _HIDDEN, _COLLECTION = "declared", "hidden", "collection"
+
+_LINK = "link"
+"""What the form of a link begins with."""
 
 _BATCH_SIZE = 10_000
 """Records per update."""
@@ -87,20 +92,29 @@ class AddedFields:
         self._known = {one[ID]: one async for one in found}
 
     async def _require_fit(self) -> None:
-        rules = [
-            ValuesFit(self._database, resource, name, self._forms(resource).get(name))
-            for resource, name in self._to_complete()
-        ]
+        rules = [rule for one in self._to_complete() for rule in self._fit_rules(*one)]
         report = await self._run_rules(rules) if rules else Report({}, ())
         pairs = zip(rules, report.rules, strict=True)
         reasons = [rule.describe(found) for rule, found in pairs if found.total]
-        for resource in self._graph.writable:
-            former = self._known.get(resource.type, {}).get(_COLLECTION, resource.collection)
-            if former != resource.collection and await self._database[former].find_one({}, [ID]):
-                reasons.append(f"the collection of {resource.type} is {former}, which has records")
+        for name, known in self._known.items():
+            former = known[_COLLECTION]
+            is_other = any(
+                (one.type == name) != (one.collection == former) for one in self._graph.values()
+            )
+            if is_other and await self._database[former].find_one({}, [ID]):
+                reasons.append(f"the collection of {name} is {former}, which has records")
         if reasons:
-            remedy = "declare it as before, or change the resources first"
+            remedy = "declare it as before or under another name, or change the resources first"
             raise StartError(f"{'; '.join(reasons)}; {remedy}")
+
+    def _fit_rules(self, resource: ResourceType, name: str) -> Iterator["ValuesFit"]:
+        form = self._forms(resource).get(name)
+        yield ValuesFit(self._database, resource, name, form)
+        if form and form[0] == _LINK and form != _form(resource, name):
+            # The periods of the link have its target in a field of the same name, and stay.
+            type_name = history_type(resource.type, name)
+            periods = replace(resource, type=type_name, collection=f"{type_name}s")
+            yield ValuesFit(self._database, periods, name, form)
 
     async def _complete(self) -> None:
         """Store the defaults of what is new, remove links that lost their targets while hidden."""
@@ -219,8 +233,9 @@ class ValuesFit(Rule):
         self._name = name
         self._attribute = record_attributes(resource)[name]
         new = _form(resource, name)
-        is_other_link = form is not None and form[0] == new[0] == "link" and form != new
-        self._former_target = form[1] if is_other_link else None
+        self._former: str | None = None
+        if form and form != new and _LINK in {form[0], new[0]}:
+            self._former = f"it leads to a {form[1]}" if form[0] == _LINK else "it is not a link"
 
     async def violations(self, session: AsyncIOMotorClientSession) -> AsyncIterator[Violation]:
         """Yield the records whose values do not fit; those that a default completes do."""
@@ -229,10 +244,10 @@ class ValuesFit(Rule):
         query: Record = {} if is_needed else {name: {"$ne": None}}
         async for records in scan(self._records, query, (ID,), session, (name,)):
             for record in records:
-                defect = invalid_fields(self._resource, record, (name,)).get(name)
-                if self._former_target is not None:
-                    defect = f"it leads to a {self._former_target}"
-                if defect := defect or value_defect(attribute, record.get(name)):
+                value = record.get(name)
+                defect = self._former if value is not None else None
+                defect = defect or invalid_fields(self._resource, record, (name,)).get(name)
+                if defect := defect or value_defect(attribute, value):
                     yield Violation(self._resource.collection, record[ID], defect)
 
     def describe(self, found: RuleReport) -> str:
@@ -250,7 +265,7 @@ def _form(resource: ResourceType, name: str) -> list[Any]:
     """Return what decides which stored values fit an attribute or link."""
     for link in resource.links:
         if link.name == name:
-            return ["link", link.target]
+            return [_LINK, link.target]
     attribute = resource.attributes[name]
     values = attribute.values if isinstance(attribute, Enumeration) else ()
     return [type(attribute).__name__, attribute.nullable, *sorted(values)]

@@ -3,6 +3,7 @@
 import datetime
 import decimal
 import json
+import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -24,7 +25,6 @@ from registry.model.attributes import (
     Integer,
     Text,
 )
-from registry.model.attributes.date import utc_text
 from registry.model.attributes.text import MAX_TEXT
 from registry.model.graph import DeclarationPath, Graph, InvalidDeclaration
 from registry.model.resource_type import History, Link, ResourceType
@@ -39,6 +39,8 @@ _MAX_VALUES = 100
 
 _MAX_LINES = 200
 """Lines of a statement that is searched for a mistake."""
+
+_TOML_ERROR = re.compile(r"(.*) \(at line ([0-9]+), column [0-9]+\)")
 
 _KINDS: Mapping[str, type[Attribute]] = {
     "text": Text,
@@ -98,6 +100,8 @@ class TypesFile:
 def read_types(name: str) -> TypesFile:
     """Read a file of types. Raises InvalidTypesFile."""
     try:
+        if Path(name).exists() and not Path(name).is_file():  # a pipe may never end
+            raise ValueError("not a regular file")
         with Path(name).open("rb") as file:
             content = file.read(_MAX_BYTES + 1)
         if len(content) > _MAX_BYTES:
@@ -113,8 +117,10 @@ def read_types(name: str) -> TypesFile:
         raise InvalidTypesFile(f"{place}: {error}") from None
     except RecursionError:
         raise InvalidTypesFile(f"{name}: nested too deeply") from None
-    except ValueError as error:  # of TOML, with the line, or of UTF-8
-        raise InvalidTypesFile(f"{name}: {error}") from None
+    except ValueError as error:  # of TOML, mostly with the line, or of UTF-8
+        found = _TOML_ERROR.fullmatch(str(error))
+        shown = f", line {found[2]}: {found[1]}" if found else f": {error}"
+        raise InvalidTypesFile(f"{name}{shown}") from None
     return types
 
 
@@ -285,9 +291,9 @@ def _check_options(options: Table, known: Mapping[str, type], path: DeclarationP
 def _json_value(value: Any) -> Any:
     """Return what JSON has for a value of TOML: text for times, dates and decimal numbers."""
     match value:
-        case datetime.datetime() if value.tzinfo:
-            return utc_text(value.astimezone(datetime.UTC))
-        case datetime.date() | decimal.Decimal():
+        case datetime.date():  # or a datetime
+            return value.isoformat()
+        case decimal.Decimal():
             return str(value)
     return value
 
@@ -309,12 +315,17 @@ def _link(types: Mapping[str, ResourceType], type_name: str, name: str, options:
         foreign_key=name,
         inverse=options["inverse"],
         history=History(
-            type=f"{type_name}_{name}_period",
-            collection=f"{type_name}_{name}_periods",
+            type=history_type(type_name, name),
+            collection=f"{history_type(type_name, name)}s",
             source_copies=_copies(type_name, types[type_name]),
             target_copies=_copies(name, target),
         ),
     )
+
+
+def history_type(type_name: str, link_name: str) -> str:
+    """Return the type of the periods of a declared link; its collection ends with an s more."""
+    return f"{type_name}_{link_name}_period"
 
 
 def _copies(end: str, resource: ResourceType) -> dict[str, str]:

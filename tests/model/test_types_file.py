@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from registry.model.graph import Graph
 from registry.resources.types_file import (
+    InvalidTypesFile,
     declared_types,
     digest_of_types,
     read_types,
@@ -84,6 +86,9 @@ INVALID: list[tuple[str, int | None, str]] = [
             ("boolean", '"true"'),
             ("date", "2026-01-01T00:00:00Z"),
             ("datetime", "2026-01-01"),
+            ("datetime", "2026-01-01T00:00:00"),
+            ("datetime", "0001-01-01T00:00:00+23:59"),
+            ("datetime", "9999-12-31T23:59:59-23:59"),
         )
     ),
     (attribute('{type = "text", required = true, default = "a"}'), 3, "it cannot be required"),
@@ -146,10 +151,17 @@ def test_a_mistake_is_one_line_with_its_place(
     with pytest.raises(ValueError, match=r"\.toml") as raised:
         read_types(name := written(tmp_path, text))
     message = str(raised.value)
-    assert message.startswith(f"{name}: " if line is None else name)
-    assert line is None or f"line {line}" in message
+    place = name if line is None else f"{name}, line {line}"
+    assert message.startswith(f"{place}: ")
     assert reason in message
     assert "\n" not in message
+
+
+def test_what_may_never_end_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path):
+        with pytest.raises(InvalidTypesFile, match="not a regular file"):
+            read_types(str(path))
 
 
 def test_types_may_link_to_each_other_and_to_themselves(tmp_path: Path) -> None:

@@ -32,11 +32,13 @@ seen   = {type = "datetime", default = 2026-01-31T12:00:00Z}
 status = {enum = ["ready", "repair"], default = "ready"}
 """
 
-PHONES = """
+LINK = '{link = "person", inverse = "phones"}'
+
+PHONES = f"""
 [phone]
 collection = "phones"
-number = {type = "text", required = true}
-owner  = {link = "person", inverse = "phones"}
+number = {{type = "text", required = true}}
+owner  = {LINK}
 """
 
 
@@ -171,9 +173,16 @@ SAME = '[computer]\ny = "text"\n'
             "of 7 computers (ids 1, 3, 4, 5, 6 and 2 more): x is missing",
         ),
         (PHONES, PHONES.replace('"person"', '"computer"'), "(ids 1): it leads to a person"),
+        (PHONES, PHONES.replace(LINK, '"integer"'), "(ids 1): it leads to a person"),
+        ('[computer]\nx = "integer"', f"[computer]\nx = {LINK}", "(ids 2): it is not a link"),
         (
             PHONES,
             PHONES.replace('"phones"', '"mobiles"', 1),
+            "the collection of phone is phones, which has records",
+        ),
+        (
+            PHONES,
+            PHONES.replace("[phone]", "[mobile]"),
             "the collection of phone is phones, which has records",
         ),
         (
@@ -191,8 +200,11 @@ async def test_what_does_not_fit_is_refused_and_nothing_changes(
     owner = {"owner": {"data": {"type": "person", "id": person}}}
     phone = {"type": "phone", "attributes": {"number": "1"}, "relationships": owner}
     await api.post("/phones", phone)
+    value = 5 if "integer" in before else "a"
     for number in range(8):
-        own = {"x": "a"} if number == 1 and before == TWO else {"y": "a"} if before == SAME else {}
+        own: dict[str, object] = {"y": "a"} if before == SAME else {}
+        if number == 1 and "x =" in before:
+            own = {"x": value}
         data = {"serial": str(number)} | own
         response = await api.post("/computers", {"type": "computer", "attributes": data})
         assert response.status == 201
@@ -204,6 +216,22 @@ async def test_what_does_not_fit_is_refused_and_nothing_changes(
     with pytest.raises(StartError):  # nor at the next start
         await restart(after)
     await restart(before)
+
+
+@pytest.mark.parametrize("other", [LINK.replace("person", "computer"), '"integer"'])
+async def test_a_history_refuses_another_target(other: str, restart: Restart) -> None:
+    api = await restart(PHONES)
+    owner = {"data": {"type": "person", "id": await api.person()}}
+    data = {"type": "phone", "attributes": {"number": "1"}, "relationships": {"owner": owner}}
+    await api.post("/phones", data)
+    assert (await api.request("DELETE", "/phones/1")).status == 204
+    with pytest.raises(StartError) as raised:
+        await restart(PHONES.replace(LINK, other))
+    assert str(raised.value).startswith(
+        "phone_owner_period.owner does not fit the stored values of 1 phone_owner_period (ids 1): "
+        "it leads to a person; declare it as before or under another name"
+    )
+    await restart(PHONES.replace("owner", "holder"))
 
 
 async def test_records_are_read_once_for_a_declaration(

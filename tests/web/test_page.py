@@ -275,6 +275,7 @@ def test_errors_appear_at_their_field(registry: Registry, visit: Visit) -> None:
     expect(name).to_have_value("Grace")
     button(page, "Close").click()
     button(page, "Stay").click()
+    expect(button(page, "Close")).to_be_focused()  # again, before anything else is
     email.fill("")
     button(page, "Create").click()
     note(page, "Created Grace Hopper.")

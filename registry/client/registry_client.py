@@ -22,7 +22,7 @@ from registry.client.client_documents import (
     understood,
     unexpected,
 )
-from registry.client.transport import Reply, Transport
+from registry.client.transport import Reply, Transport, encoded, header_value
 
 Document: TypeAlias = Mapping[str, Any]
 Operation: TypeAlias = Mapping[str, Any]
@@ -59,8 +59,8 @@ class Client(Transport):
     """A client of a running service: `async with Client(url, token=...) as registry:`.
 
     Fields are attributes, and relationships: a resource, None, or a list of resources. All methods
-    raise RegistryError if the service refuses a request, or cannot be reached; only `changes` waits
-    for one that has responded before.
+    raise RegistryError if the service refuses a request, or cannot be reached, and TypeError or
+    ValueError for what cannot be sent; only `changes` waits for one that has responded before.
     """
 
     def __init__(self, url: str, token: str | None = None) -> None:
@@ -184,7 +184,7 @@ class Client(Transport):
         query, delay = [("filter[type]", _joined(types))] if types else [], _MIN_DELAY
         while True:
             changes, size = list[bytes](), 0
-            position = {protocol.LAST_EVENT_ID: after} if after else {}
+            position = {protocol.LAST_EVENT_ID: header_value(after, "position")} if after else {}
             headers = {hdrs.ACCEPT: protocol.EVENT_STREAM, **position}
             async with aclosing(self.events("changes", params=query, headers=headers)) as events:
                 async for event in events:
@@ -293,7 +293,9 @@ def _headers(key: str | None = None, extension: str | None = None) -> dict[str, 
     return {hdrs.CONTENT_TYPE: content_type, protocol.IDEMPOTENCY_KEY: key or uuid4().hex}
 
 
-def _identifier(resource: Resource) -> Document:
+def _identifier(resource: object) -> Document:
+    if not isinstance(resource, Resource):
+        raise TypeError(f"a list may have only resources, not {resource!r:.80}")
     return {"type": resource.type, "id": resource.id}
 
 
@@ -321,5 +323,4 @@ def _query(include: Names, fields: Document, sort: Names = (), conditions: Any =
     named = {"include": include, "sort": sort}
     named |= {f"fields[{name}]": names for name, names in fields.items()}
     query = [(name, _joined(names)) for name, names in named.items() if names]
-    encoded = orjson.dumps(conditions, default=str).decode()
-    return [*query, ("filter", encoded)] if conditions else query
+    return [*query, ("filter", encoded(conditions).decode())] if conditions else query

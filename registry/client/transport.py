@@ -1,9 +1,13 @@
 """Requests of a client: repeated while that is safe, bounded in time and size, to one host only."""
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from datetime import date, time
+from decimal import Decimal
 from functools import partial
 from typing import Any, Self, TypeAlias
+from uuid import UUID
 
 import orjson
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, hdrs
@@ -56,7 +60,8 @@ class Transport:
     def __init__(self, url: str, token: str | None = None) -> None:
         # To compress responses would take more of the service's time than to send them.
         headers = {hdrs.ACCEPT_ENCODING: "identity"}
-        headers |= {hdrs.AUTHORIZATION: f"Bearer {token}"} if token else {}
+        if token:
+            headers[hdrs.AUTHORIZATION] = f"Bearer {header_value(token, 'token')}"
         timeout = ClientTimeout(total=_TIMEOUT_SECONDS)
         # Opened by the context, as it needs an event loop.
         self._new = partial(ClientSession, f"{base_url(url)}/", headers=headers, timeout=timeout)
@@ -82,13 +87,13 @@ class Transport:
     ) -> Reply:
         """Return the response to a request that was executed, after repetitions if needed.
 
-        path: relative to the base URL. prefer: what the service must apply (RFC 7240). options:
-        those of aiohttp.
+        path: relative to the base URL. body: as for `encoded`, which may raise. prefer: what the
+        service must apply (RFC 7240). options: those of aiohttp.
         """
         headers = {protocol.PREFER: ", ".join(prefer)} if prefer else {}
         options["headers"] = headers | options.get("headers", {})
-        if body is not None:  # with what JSON lacks, such as exact decimals, as strings
-            options["data"] = orjson.dumps(body, default=str)
+        if body is not None:
+            options["data"] = encoded(body)
         for delay in (*DELAYS, None):
             pause = delay
             try:
@@ -174,9 +179,39 @@ class Transport:
 def base_url(text: str) -> str:
     """Return a base URL without a slash at its end. Raises ValueError."""
     url = URL(text)
+    if url.user is not None or url.password is not None:
+        raise ValueError("a base URL has no user or password: access tokens are sent apart from it")
     if url.scheme not in {"http", "https"} or not url.host or url.query_string or url.fragment:
         raise ValueError(f"{text!r} is not a base URL such as http://127.0.0.1:8080")
     return text.rstrip("/")
+
+
+def header_value(text: str, name: str) -> str:
+    """Return a text that a header can have. Raises ValueError, which names it, for others."""
+    if not (text.isascii() and text.isprintable()):
+        raise ValueError(f"the {name} has characters other than printable ones of ASCII")
+    return text
+
+
+def encoded(value: Any) -> bytes:
+    """Return a value as JSON; exact decimals, dates, times and UUIDs as strings.
+
+    Raises TypeError or ValueError for what JSON lacks, such as sets, NaN and lone surrogates.
+    orjson would write null for NaN, and has no integers of more than 64 bits.
+    """
+    try:
+        text = json.dumps(value, default=_text, ensure_ascii=False, allow_nan=False)
+        return text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("a text has a lone surrogate, which JSON cannot express") from None
+
+
+def _text(value: object) -> str:
+    if isinstance(value, date | time):
+        return value.isoformat()
+    if isinstance(value, Decimal | UUID):
+        return str(value)
+    raise TypeError(f"{value!r:.80} of the type {type(value).__name__} cannot be sent as JSON")
 
 
 async def _read(path: str, response: ClientResponse) -> Any:

@@ -83,13 +83,14 @@ def log_error(request: web.BaseRequest, error: Exception) -> ApiErrors:
     # Truncated, so that the line has its end as well.
     text, sender = "%s %.160a %s -> %d %.160a", [request_id(request)]
     is_defect = any(isinstance(one, errors.InternalError) for one in reported.errors)
+    is_stop = any(isinstance(one, errors.ServiceStopping) for one in reported.errors)
     is_denied = any(hdrs.WWW_AUTHENTICATE in one.headers for one in reported.errors)
     if is_denied and isinstance(request, web.Request):
         # A text of its own, as of lines with the same one the log omits some.
         text = "%s %.160a %s from %s -> %d %.160a"
         sender.append(request.app[PROXIES].client_address(request))
     _log.log(
-        logging.ERROR if reported.status >= 500 else logging.INFO,
+        logging.ERROR if reported.status >= 500 and not is_stop else logging.INFO,
         text,
         request.method,
         redact(request.raw_path),

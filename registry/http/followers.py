@@ -22,7 +22,7 @@ from registry.jsonapi.change_events import (
     encode_commit,
     encode_position,
 )
-from registry.jsonapi.error_types import ServiceUnavailable
+from registry.jsonapi.error_types import ServiceStopping
 from registry.offloading import offload
 from registry.storage import (
     ChangeFeed,
@@ -164,14 +164,14 @@ class Followers:
 
         after: where it starts, None for the present. client: its network. Yields the slot of a
         follower that has to catch up, for `follow` to release; None for others. Raises
-        PositionExpired, InvalidPosition, BulkheadFull or Unavailable; or ServiceUnavailable while
+        PositionExpired, InvalidPosition, BulkheadFull or Unavailable; or ServiceStopping while
         the service stops.
         """
         self._count += 1
         try:
             async with self._starting:
                 if self._is_stopping:
-                    raise ServiceUnavailable
+                    raise ServiceStopping
                 if self._feed is None:
                     await self._start_feed()
             if after is not None and after > self._time:
@@ -235,7 +235,7 @@ class Followers:
         self._opened_at = await self._repository.now()
         feed = await self._repository.recent_changes(self._opened_at)
         if self._is_stopping:
-            raise ServiceUnavailable
+            raise ServiceStopping
         self._feed = feed
         self._start = self._time = feed.time
         self._batches.clear()

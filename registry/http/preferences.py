@@ -3,10 +3,9 @@
 import re
 from dataclasses import dataclass
 
-from aiohttp import hdrs, web
+from aiohttp import web
 from multidict import istr
 
-from registry.jsonapi.error_types import InvalidMerge
 from registry.protocol import MERGE, PREFER, PREFERENCE_APPLIED, ROLL_BACK
 
 _PREFER = istr(PREFER)
@@ -39,8 +38,7 @@ class Preferences:
 def read_preferences(request: web.BaseRequest) -> Preferences:
     """Return the preferences of a request.
 
-    Others are ignored, and so is what is malformed. Of several values, the first one counts. Raises
-    InvalidMerge if there is `If-Match` as well: which resource is meant is not known yet.
+    Others are ignored, and so is what is malformed. Of several values, the first one counts.
     """
     if _PREFER not in request.headers:
         return Preferences()
@@ -52,6 +50,4 @@ def read_preferences(request: web.BaseRequest) -> Preferences:
                 value = re.sub(r"\\(.)", r"\1", value[1:-1])
             sent.setdefault(match[1].lower(), value)
     named = [f"{name}={value}" for name, value in sent.items()]
-    if MERGE in named and hdrs.IF_MATCH in request.headers:
-        raise InvalidMerge
     return Preferences(MERGE in named, ROLL_BACK in named)

@@ -138,6 +138,15 @@ class InvalidMerge(ApiError, status=400, code="invalid_merge"):
         return cls(f"To merge a {name} requires {has}.", pointer=pointer)
 
 
+class InvalidPreference(ApiError, status=400, code="invalid_preference"):
+    """`Prefer: tx=rollback` is not possible for this request; nothing was changed."""
+
+    detail = (
+        "`Prefer: tx=rollback` is possible only for POST to a collection or to `/operations`; "
+        "nothing was changed."
+    )
+
+
 @example("There is no `person` with the id `999`.")
 class NotFound(ApiError, status=404, code="not_found"):
     """The path or the resource does not exist, or linkage refers to a missing resource."""
@@ -145,7 +154,8 @@ class NotFound(ApiError, status=404, code="not_found"):
     @classmethod
     def resource(cls, type_name: str, identifier: str, pointer: str | None = None) -> Self:
         """Return the error for a resource that does not exist."""
-        detail = f"There is no {quoted(type_name)} with the id {quoted(identifier)}."
+        kind = "local id" if pointer and pointer.endswith("/lid") else "id"
+        detail = f"There is no {quoted(type_name)} with the {kind} {quoted(identifier)}."
         return cls(detail, pointer=pointer)
 
 
@@ -257,8 +267,8 @@ class IdempotencyKeyReused(ApiError, status=422, code="idempotency_key_reused"):
     """Another request of this client has the same `Idempotency-Key`; nothing was changed."""
 
     detail = (
-        "Another request with this `Idempotency-Key` has succeeded; its path, query string or "
-        "body was different. Send a new key."
+        "Another request with this `Idempotency-Key` has succeeded; its path, query string, "
+        "body or `Prefer` was different. Send a new key."
     )
 
 
@@ -294,6 +304,12 @@ class ServiceUnavailable(ApiError, status=503, code="unavailable", title="Servic
         "retrying, unless the request has an `Idempotency-Key`."
     )
     headers = _RETRY_AFTER
+
+
+class ServiceStopping(ServiceUnavailable, status=503, code="unavailable"):
+    """The service stops; nothing was changed."""
+
+    detail = "The service is stopping; send the request again."
 
 
 @example("The keys of the OpenID Connect issuer cannot be read.", retry_after=5)

@@ -74,7 +74,7 @@ IDEMPOTENCY = _header(
     "Unique for each request of this client: the request is executed once, and when it is "
     "repeated within 24 hours, the response is that of the first that succeeded, with "
     f"`{IDEMPOTENCY_REPLAYED}: true`. It waits for an equal request in progress. 422 if "
-    "path, query string or body differ.",
+    "path, query string, body or preferences differ.",
     {**_STRING, "pattern": PATTERN},
 )
 

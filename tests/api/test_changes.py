@@ -615,7 +615,7 @@ async def test_a_quiet_follower_gets_comments_and_positions(
         assert (await feed.changes(1))[0]["data"]["id"] == ada
 
 
-async def test_a_stop_ends_followers_first(serve: Serve) -> None:
+async def test_a_stop_ends_followers_first(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
     api = await serve()
     async with following(api) as feed, raw_follower(api) as opened:
         await receive_until(opened, b"event: position")
@@ -623,7 +623,10 @@ async def test_a_stop_ends_followers_first(serve: Serve) -> None:
         with pytest.raises(EOFError):
             await feed.next()
         await receive_until(opened, b"0\r\n\r\n")
-        assert (await api.get("/changes", **STREAM)).status == 503
+        refused = await api.get("/changes", **STREAM)
+    assert (refused.status, refused.code) == (503, "unavailable")
+    assert "is stopping" in refused.document["errors"][0]["detail"]
+    assert not [one for one in caplog.records if one.levelname == "ERROR"]
 
 
 async def test_changes_that_are_dropped_while_a_follower_catches_up_are_not_left_out(

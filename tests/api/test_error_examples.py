@@ -49,6 +49,7 @@ REQUESTS: dict[type[ApiError], tuple[str, str, Any, dict[str, str]]] = {
         {"data": GRACE},
         {"Prefer": "resolution=merge-duplicates", "If-Match": "*"},
     ),
+    errors.InvalidPreference: ("DELETE", "/persons/1", None, {"Prefer": "tx=rollback"}),
     errors.NotFound: ("GET", "/persons/999", None, {}),
     errors.MethodNotAllowed: ("PUT", "/persons", None, {}),
     errors.NotAcceptable: ("GET", "/persons", None, {"Accept": f"{MEDIA_TYPE}; charset=utf-8"}),

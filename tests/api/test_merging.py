@@ -343,6 +343,29 @@ async def test_what_is_rolled_back_responds_as_if_it_were_not(
     assert (committed.status, committed.headers.get("Idempotency-Replayed")) == (201, None)
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "data"),
+    [
+        ("PATCH", "/computers/1", {"id": "1", "type": "computer", "attributes": {"serial": "X"}}),
+        ("DELETE", "/computers/1", None),
+        ("PATCH", "/computers/1/relationships/owner", None),
+        *((one, "/persons/1/relationships/computers", []) for one in ("POST", "PATCH", "DELETE")),
+    ],
+)
+async def test_other_writes_refuse_a_rollback_and_ignore_merging(
+    method: str, path: str, data: Any, api: Api, database: Database
+) -> None:
+    await api.person()
+    await api.computer("SN-1", owner="1")
+    before = await everything(database)
+    document = None if (method, path) == ("DELETE", "/computers/1") else {"data": data}
+    refused = await api.request(method, path, document, BOTH)
+    assert (refused.status, refused.code) == (400, "invalid_preference")
+    assert await everything(database) == before
+    merged = await api.request(method, path, document, {**MERGE, "If-Match": "*"})
+    assert (merged.status // 100, APPLIED in merged.headers) == (2, False)
+
+
 async def test_a_rollback_shares_no_transaction_with_requests_that_are_stored(
     api: Api, database: Database
 ) -> None:

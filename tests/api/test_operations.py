@@ -139,6 +139,8 @@ async def test_a_failing_last_operation_rolls_back_all_others(api: Api, database
             failing,
         )
         assert (response.status, errors(response)) == (expected[0], [expected])
+        detail = response.document["errors"][0]["detail"]
+        assert ("local id" in detail) is expected[1].endswith("/lid")
         assert await stored_records(database) == before
     assert int(await api.person()) > 2, "ids may have gaps, but are never reused"
 

@@ -165,13 +165,25 @@ async def test_changes_of_another_kind_are_reported(
         await anext(registry.changes())
 
 
+NO_URLS = ("127.0.0.1:8080", "ftp://h/", "http://h/?a=1", "http://", "")
+
+
 def test_a_client_is_made_without_an_event_loop_and_used_when_open() -> None:
     client = Client("http://127.0.0.1:8080")
     with pytest.raises(RuntimeError, match="is not open: use it in `async with"):
         asyncio.run(client.position())
 
 
-@pytest.mark.parametrize("url", ["127.0.0.1:8080", "ftp://h/", "http://h/?a=1", "http://", ""])
-async def test_what_is_not_a_base_url_is_refused(url: str) -> None:
-    with pytest.raises(ValueError, match="is not a base URL such as"):
-        Client(url)
+@pytest.mark.parametrize(
+    ("url", "token", "message"),
+    [
+        *((one, None, "is not a base URL such as") for one in NO_URLS),
+        ("http://user:pw@h/", None, "a base URL has no user or password"),
+        ("http://h", "a\nb", "the token has characters other than"),
+    ],
+)
+async def test_what_is_not_a_base_url_or_token_is_refused(
+    url: str, token: str | None, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        Client(url, token)

@@ -197,6 +197,28 @@ async def test_errors_say_where_and_which_request(registry: Client) -> None:
         await registry.get("printer", 1)
     with pytest.raises(ValueError, match="is not a part of a path"):
         await registry.get("computer", "../persons/1")
+    with pytest.raises(ValueError, match="the position has characters other than"):
+        await anext(registry.changes(after="a\r\nX: y"))
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "message"),
+    [
+        (object(), TypeError, "of the type object cannot be sent"),
+        (b"abc", TypeError, "of the type bytes cannot be sent"),
+        ({"a"}, TypeError, "of the type set cannot be sent"),
+        ([1], TypeError, "a list may have only resources, not 1"),
+        (float("nan"), ValueError, "not JSON compliant"),
+        ("\ud800", ValueError, "a text has a lone surrogate"),
+        (2**70, RegistryError, "failed with status 422: Not a valid string"),
+    ],
+)
+async def test_what_json_cannot_express_is_not_sent(
+    value: object, kind: type[Exception], message: str, registry: Client
+) -> None:
+    with pytest.raises(kind, match=message):
+        await registry.create("computer", serial=value)
+    assert await serials(registry) == []
 
 
 async def test_operations_are_executed_or_rejected_together(registry: Client) -> None:

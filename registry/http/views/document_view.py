@@ -19,7 +19,7 @@ from registry.http.etags import (
     named_versions,
 )
 from registry.http.idempotency_header import idempotency_key
-from registry.http.preferences import Preferences
+from registry.http.preferences import Preferences, read_preferences
 from registry.http.request_body import read_body
 from registry.http.responses import POSITION, DocumentResponse
 from registry.http.service_urls import absolute_url
@@ -34,7 +34,12 @@ from registry.jsonapi.authorization import (
 from registry.jsonapi.changes import NO_CHANGE, Change, Identifier, Verb, Write
 from registry.jsonapi.documents import PLAIN, encode_document, written_linkage
 from registry.jsonapi.error_objects import ErrorCollector
-from registry.jsonapi.error_types import NotFound, PreconditionFailed
+from registry.jsonapi.error_types import (
+    InvalidMerge,
+    InvalidPreference,
+    NotFound,
+    PreconditionFailed,
+)
 from registry.jsonapi.query import (
     NO_PARAMETERS,
     Query,
@@ -222,12 +227,14 @@ class DocumentView(web.View):
         """Return the parsed query string, the loaded document and the idempotency key, if any.
 
         required_by: returns what the document requires beside its path. scope: as for `read_query`.
-        extension: as for `negotiate`. preferences: of the request. Raises as that does, as
-        `read_body` does, BulkheadFull, or InvalidToken if the access token has expired or was
-        revoked meanwhile; else ApiErrors with all errors of the query, the document and the key,
-        else those for what the access token does not allow.
+        extension: as for `negotiate`. preferences: those that are supported. Raises as that does,
+        as `read_body` does, InvalidMerge for a merge with `If-Match`, BulkheadFull, or InvalidToken
+        if the access token has expired or was revoked meanwhile; else ApiErrors with all errors of
+        the query, the document and the key, else those for what the access token does not allow.
         """
         self.negotiate(extension)
+        if preferences.merges and hdrs.IF_MATCH in self.request.headers:
+            raise InvalidMerge  # which resource is meant is not known yet
         bulkheads, errors = self.repository.bulkheads, ErrorCollector()
         admit = partial(self._enter, bulkheads.large_bodies, awaits_client=True)
         is_late = not self.request.content.is_eof()
@@ -299,8 +306,11 @@ class ResourceView(DocumentView):
         """Write the resource or its links if the preconditions hold, and return the result.
 
         `If-Match` precedes `If-None-Match` (RFC 9110, 13.2.2). Raises PreconditionFailed or
-        VersionConflict if one of them is false, and what the repository raises.
+        VersionConflict if one of them is false, InvalidPreference if the request is a trial, and
+        what the repository raises.
         """
+        if read_preferences(self.request).rolls_back:
+            raise InvalidPreference
         resource, id_ = self.resource, self.resource_id
         versions = None
         if hdrs.IF_MATCH in self.request.headers:

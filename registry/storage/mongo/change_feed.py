@@ -1,12 +1,13 @@
 """The change feed: what was committed to the resources of all types, in the order of commits."""
 
+import logging
 from collections.abc import Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 from bson.timestamp import Timestamp
-from pymongo.errors import OperationFailure
+from pymongo.errors import OperationFailure, PyMongoError
 
 from registry.jsonapi.change_events import ChangedRecord
 from registry.jsonapi.changes import Verb
@@ -16,15 +17,17 @@ from registry.model.graph import Graph
 from registry.model.record import LAST_WRITE, Record
 from registry.model.resource_type import ResourceType
 from registry.offloading import in_chunks
-from registry.storage.errors import PositionExpired, Unavailable, translated_errors
+from registry.storage.errors import PositionExpired, Unavailable
 from registry.storage.mongo.change_streams import (
     ChangeEvent,
     ChangeStream,
     ChangesUnavailable,
     Events,
 )
-from registry.storage.mongo.mongo_client import Database
+from registry.storage.mongo.mongo_client import Database, reason_of
 from registry.storage.records import Stage, invalid_fields
+
+_log = logging.getLogger("registry")
 
 _VERBS = {
     "insert": Verb.ADD,
@@ -79,13 +82,15 @@ class ChangeFeed:
         if not self._is_open:
             self._incomplete = None
         try:
-            with translated_errors():
-                reply = await self._next_reply()
-                events = list(reply.events)
-                if events:
-                    reply = await self._next_reply(_CHECK_MILLISECONDS)
-                    events += reply.events
+            reply = await self._next_reply()
+            events = list(reply.events)
+            if events:
+                reply = await self._next_reply(_CHECK_MILLISECONDS)
+                events += reply.events
         except ChangesUnavailable as error:
+            raise Unavailable from error
+        except PyMongoError as error:
+            _log.warning("The change feed waits for MongoDB: %s", reason_of(error))
             raise Unavailable from error
         self._is_open = False  # until the events are in commits
         commits = await self._commits(events)

@@ -11,6 +11,7 @@ import pytest
 from registry.settings import Settings
 from registry.storage.mongo import mongo_client
 from tests.conftest import Serve
+from tests.feed import following
 from tests.proxy import Effect, Proxy
 from tests.storage.waiting import eventually
 from tests.support import Api, Database, Response
@@ -140,3 +141,15 @@ async def test_permanent_connection_loss_is_reported_to_all_callers_and_duplicat
     assert bool(stored) == (effect is Effect.REPLY_LOST)
     proxy.effect, proxy.permanent = Effect.NONE, False
     assert (await post(api, "Grace")).status == 201
+
+
+async def test_the_change_feed_continues_with_a_warning(
+    proxy: Proxy, api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with following(api) as feed:
+        proxy.verb, proxy.effect, proxy.once = "getMore", Effect.REQUEST_LOST, True
+        assert await eventually(lambda: bool(proxy.affected))
+        created = await post(api, "Grace")
+        assert [one["data"]["id"] for one in await feed.changes(1)] == [created.id]
+    levels = {one.levelname for one in caplog.records if "MongoDB" in one.getMessage()}
+    assert levels == {"WARNING"}

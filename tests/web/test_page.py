@@ -475,6 +475,25 @@ def test_an_import_without_unique_attributes_stores_nothing_twice(
     assert len(registry.read("/phones")) == 250
 
 
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("serial\n", "no rows"),
+        ('serial\n"A', "line 2 is never closed"),
+        (",".join(["x"] * 201) + "\na", "more than 200 columns"),
+    ],
+    ids=["empty", "unclosed", "wide"],
+)
+def test_a_file_that_cannot_be_imported_says_why(
+    content: str, reason: str, visit: Visit, tmp_path: Path
+) -> None:
+    (tmp_path / "file.csv").write_text(content, "utf-8")
+    page = visit("#/computers")
+    button(page, "Import CSV").click()
+    page.get_by_label("CSV file").set_input_files(tmp_path / "file.csv")
+    expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text(reason)
+
+
 HOSTILE = [
     "<img src=x onerror=alert(1)>",
     "\u202eevil\u202c & </td><script>alert(1)</script>",

@@ -14,6 +14,9 @@ import { plain } from "./values.js"
 const WAIT_MS = 150
 const RESULTS_PER_TYPE = 6
 
+/** Characters of the box: as many as a text has. */
+const MAX_LENGTH = 255
+
 /**
  * Return the attributes of a type that people search.
  * @param {Type} type
@@ -97,6 +100,7 @@ export class FindBox {
       id,
       type: "search",
       enterkeyhint: "search",
+      maxlength: MAX_LENGTH,
       role: "combobox",
       dir: "auto",
       "aria-label": label,

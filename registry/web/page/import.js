@@ -16,6 +16,12 @@ import { texts } from "./texts.js"
 const MAX_SHOWN = 100
 const MAX_BYTES = 20_000_000
 
+/** Each column of a file has a choice of all attributes. */
+const MAX_COLUMNS = 200
+
+/** Characters of a cell in the list of columns. */
+const MAX_SAMPLE = 100
+
 /**
  * Return what the columns of a type can be called in a file.
  * @param {App} app
@@ -67,6 +73,7 @@ export function openImport(app, preferred, dropped) {
       if (file.size > MAX_BYTES) throw new Error(texts.importTooLarge)
       const rows = parseCsv(await decode(file))
       if (rows.length < 2) throw new Error(texts.importEmpty)
+      if (rows[0].cells.length > MAX_COLUMNS) throw new Error(texts.importTooWide(MAX_COLUMNS))
       const plan = new Plan(app, type, rows, stop.signal, (busy) => (controls.disabled = busy))
       place.replaceChildren(plan.element)
     } catch (error) {
@@ -119,7 +126,7 @@ class Plan {
     this.#showKeys()
     const rows = this.selects.map((select, index) => {
       const label = h("label", { for: select.id }, h("bdi", {}, table[0].cells[index]))
-      return [label, h("bdi", {}, unescaped(table[1].cells[index] ?? "")), select]
+      return [label, h("bdi", {}, unescaped(table[1].cells[index] ?? "").slice(0, MAX_SAMPLE)), select]
     })
     const heads = [texts.importColumn, texts.importSample, texts.importField]
     const check = button(texts.importCheck, () => this.#check(), { class: "primary" })

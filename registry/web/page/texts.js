@@ -149,6 +149,8 @@ export const texts = {
   importNoKey: "Nothing: create all",
   importCheck: "Check",
   importEmpty: "This file has no rows.",
+  importTooWide: (/** @type {number} */ most) =>
+    `This file has more than ${counted(most, "column")}. Remove those that are not needed.`,
   importUnclosed: (/** @type {number} */ line) =>
     `A quoted cell that begins in line ${line} is never closed.`,
   importNotUtf8: "This is not CSV in UTF-8. Save it as “CSV UTF-8” in your spreadsheet program.",

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from threading import Thread
 from typing import Any, TypeVar
@@ -16,6 +17,7 @@ from registry.app import create_app
 from registry.http.error_responses import error_response
 from registry.http.server import Runner
 from registry.mongod import embedded
+from registry.resources.types_file import read_types
 from registry.settings import Settings
 from registry.testing_databases import Databases, data_directory, new_name, prepare
 
@@ -25,7 +27,9 @@ _Result = TypeVar("_Result")
 def app(**settings: Any) -> web.Application:
     """Return a registry without resources, for `aiohttp_client` of pytest-aiohttp.
 
-    settings: those of the service, by name. The first one starts a MongoDB for all, until `close`.
+    settings: those of the service, by name; of `types`, also the name of the file. The first one
+    starts a MongoDB for all, until `close`. Raises TypeError for an unknown setting, ValueError for
+    an invalid file.
     """
     created = _session().app(settings)
     created.middlewares.insert(0, _error_documents)
@@ -65,8 +69,11 @@ class _Session:
 
     def app(self, settings: dict[str, Any]) -> web.Application:
         """Return an application, whose database others get when it has ended."""
+        if isinstance(name_of_file := settings.get("types"), str):
+            settings = {**settings, "types": read_types(name_of_file)}
+        valid = Settings(mongodb_uri=self._uri, **settings)  # before a database is taken
         name = self._databases.take() or new_name()
-        created = create_app(Settings(mongodb_uri=self._uri, database=name, **settings))
+        created = create_app(replace(valid, database=name))
 
         async def put_back(_: web.Application) -> None:
             await asyncio.to_thread(self._databases.put_back_or_drop, name)

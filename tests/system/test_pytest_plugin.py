@@ -33,6 +33,19 @@ def test_data():
     print("DATA", app()[SETTINGS].mongodb_uri)
 """
 
+SETTINGS = """
+import pytest
+from registry import testing
+
+def test_settings(tmp_path):
+    (tmp_path / "fleet.toml").write_text('[computer]\\nmodel = "text"')
+    with testing.url(types=str(tmp_path / "fleet.toml")):
+        pass
+    for wrong, error in ({"types": "none.toml"}, ValueError), ({"nonsense": 1}, TypeError):
+        with pytest.raises(error, match=r"none.toml|nonsense"), testing.url(**wrong):
+            pass
+"""
+
 FAILED_START = """
 import asyncio
 import pytest
@@ -81,7 +94,7 @@ def run_pytest(
 def test_the_tests_of_the_page_pass_and_leave_nothing(tmp_path: Path) -> None:
     scope = ("-o", "asyncio_default_fixture_loop_scope=function")
     printed = run_pytest(
-        tmp_path, [*PAGE_TESTS, DATA, FAILED_START], *PLUGIN, *scope, PYTHONPATH=str(ROOT)
+        tmp_path, [*PAGE_TESTS, DATA, SETTINGS, FAILED_START], *PLUGIN, *scope, PYTHONPATH=str(ROOT)
     )
     (socket,) = re.findall(r"DATA mongodb://(\S+)/\?", printed)
     directory = Path(socket.replace("%2F", "/")).parents[1]

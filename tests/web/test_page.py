@@ -70,8 +70,11 @@ def test_a_new_owner_is_created_where_nobody_is_found(registry: Registry, visit:
     computer = registry.add("computer", serial="NEW-OWNER")
     page = visit(f"#/computers/{computer}")
     button(page, "Assign: Owner").click()
-    page.keyboard.type("Katherine Coleman Johnson")
-    page.get_by_role("option", name="New person").click()
+    page.keyboard.type("Katherine")
+    option = page.get_by_role("option", name="New person")
+    expect(option).to_be_visible()
+    page.evaluate("document.activeElement.value += ' Coleman Johnson'")  # not searched yet
+    option.click()
     expect(field(page, "First name")).to_have_value("Katherine")
     button(page, "Create").click()
     note(page, "NEW-OWNER → Katherine Coleman Johnson")

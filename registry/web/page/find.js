@@ -231,8 +231,10 @@ export class FindBox {
 
   /** @param {Found} found */
   #open(found) {
+    // The results may be those of what was typed before.
+    const name = found.resource ? found.name : this.input.value.trim()
     this.clear()
-    this.onPick(found)
+    this.onPick({ ...found, name })
   }
 
   /** Forget what was typed and found. */

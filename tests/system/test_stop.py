@@ -136,7 +136,7 @@ def test_the_second_ctrl_c_exits_at_once(workers: str, computers: int, start: St
         press_ctrl_c(service)
         status, log = service.end()
     assert status == 128 + signal.SIGINT
-    assert "Stopped at once" in log.splitlines()[-1]  # after what was done in the background
+    assert "Stopped at once" in log  # a worker may still log what it has done in the background
     assert "Traceback" not in log
     assert eventually(lambda: has_exited(mongod))
     again = start()

@@ -5,9 +5,8 @@ from registry.client.client_documents import (
     Gone,
     RegistryError,
     Resource,
-    UnexpectedResponse,
+    ResourceChange,
 )
-from registry.client.registry_client import Client, ResourceChange
+from registry.client.registry_client import Client
 
 __all__ = ["Client", "Conflict", "Gone", "RegistryError", "Resource", "ResourceChange"]
-__all__ += ["UnexpectedResponse"]

@@ -3,9 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
+
+import orjson
 
 from registry import protocol
+
+Document: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(unsafe_hash=True, slots=True)
@@ -32,6 +36,20 @@ class Resource:
         if name.startswith("_") or name not in self.related:
             raise AttributeError(f"{self.type} {self.id} was read without {name!r}: see `include`")
         return self.related[name]
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceChange:
+    """A change: `add`, `update` or `remove`, and the resource with the fields that changed.
+
+    position: from where to continue after this change; within a transaction, before all of it.
+    meta: `updated_at` and `updated_by`.
+    """
+
+    op: str
+    resource: Resource
+    position: str
+    meta: Document
 
 
 class RegistryError(Exception):
@@ -62,10 +80,6 @@ class RegistryError(Exception):
         self.parameter: str | None = member(errors, 0, "source", "parameter")
 
 
-class UnexpectedResponse(RegistryError):
-    """The response is not that of a registry, or that of an earlier version."""
-
-
 class Gone(RegistryError):
     """The changes after a position are not kept, or it is one of another database."""
 
@@ -83,6 +97,15 @@ class Conflict(RegistryError):
     stored: Resource | None = None
 
 
+ERRORS = {
+    "invalid_position": Gone,
+    "position_expired": Gone,
+    "precondition_failed": Conflict,
+    "value_taken": Conflict,
+}
+"""By the code of an error object; other codes are a RegistryError."""
+
+
 def member(value: Any, *path: str | int) -> Any:
     """Return a part of a document, None if there is none."""
     try:
@@ -93,37 +116,41 @@ def member(value: Any, *path: str | int) -> Any:
     return value
 
 
-def unexpected(path: str) -> UnexpectedResponse:
-    """Return the error for a document of another form."""
-    return UnexpectedResponse(f"not a registry: the response of /{path} is not a document of one")
-
-
 @contextmanager
 def understood(path: str) -> Iterator[None]:
-    """Raise UnexpectedResponse if a document has another form than the block expects."""
+    """Raise RegistryError if a document has another form than the block expects."""
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError):
-        raise unexpected(path) from None
+        reason = f"not a registry: the response of /{path} is not a document of one"
+        raise RegistryError(reason) from None
 
 
 def linked_resources(document: Any) -> list[Resource]:
     """Return the resources in `data`, which lead to those in `included`; see `understood`."""
-    data = document["data"]
-    primary = data if isinstance(data, list) else [data]
-    objects = [*primary, *document.get("included", ())]
-    pool = {(one["type"], one["id"]): Resource(one["type"], one["id"]) for one in objects}
-    for one in objects:
-        resource = pool[one["type"], one["id"]]
+    known: dict[tuple[str, str], Resource] = {}
+
+    def resource_of(one: Any) -> Resource:
+        key = one["type"], one["id"]
+        return known.setdefault(key, Resource(*key))
+
+    def linked(data: Any) -> Any:
+        if isinstance(data, list):
+            return list(map(resource_of, data))
+        return data and resource_of(data)
+
+    primary = document["data"] if isinstance(document["data"], list) else [document["data"]]
+    for one in [*primary, *document.get("included", ())]:
+        resource = resource_of(one)
         resource.attributes |= one.get("attributes", {})
         for name, relationship in one.get("relationships", {}).items():
             if "data" in relationship:
-                resource.related[name] = _linked(relationship["data"], pool)
-    return [pool[one["type"], one["id"]] for one in primary]
+                resource.related[name] = linked(relationship["data"])
+    return list(map(resource_of, primary))
 
 
-def _linked(data: Any, pool: Mapping[tuple[str, str], Resource]) -> Any:
-    if isinstance(data, list):
-        return [_linked(one, pool) for one in data]
-    key = data and (data["type"], data["id"])
-    return key and pool.get(key, Resource(*key))
+def resource_change(text: bytes, position: str) -> ResourceChange:
+    """Return a change, which is an operation (JSON:API, Atomic Operations); see `understood`."""
+    change = orjson.loads(text)
+    (resource,) = linked_resources({"data": change.get("data") or change["ref"]})
+    return ResourceChange(change["op"], resource, position, change.get("meta", {}))

@@ -2,57 +2,39 @@
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 from uuid import uuid4
 
-import orjson
 from aiohttp import hdrs
 
 from registry import protocol
 from registry.client.client_documents import (
     Conflict,
+    Document,
     RegistryError,
     Resource,
-    UnexpectedResponse,
+    ResourceChange,
     linked_resources,
     member,
+    resource_change,
     understood,
-    unexpected,
 )
-from registry.client.transport import Reply, Transport, encoded, header_value
+from registry.client.transport import Headers, Parameters, Reply, Transport, json_text
 
-Document: TypeAlias = Mapping[str, Any]
-Operation: TypeAlias = Mapping[str, Any]
-_Query: TypeAlias = Sequence[tuple[str, str]]
 Names: TypeAlias = str | Iterable[str]
 """Names, or a text in which commas separate them."""
 
-_MIN_DELAY, _MAX_DELAY = 1.0, 30.0
-"""Seconds before following again, which double as long as nothing arrives."""
+_PAUSE = 1.0
+"""Seconds before changes are followed again."""
 
-_TRANSACTION_BYTES = 2**28
-"""Of the changes of one transaction, which are kept until all have arrived."""
+_EVENT_BYTES, _TRANSACTION_BYTES = 2**21, 2**28
+"""Of an event of the change feed, and of all in a transaction."""
 
 _NONE: Document = {}
 
 _SEGMENT = re.compile(r"[\w-]+", re.ASCII)
-
-
-@dataclass(frozen=True, slots=True)
-class ResourceChange:
-    """A change: `add`, `update` or `remove`, and the resource with the fields that changed.
-
-    position: from where to continue after this change; within a transaction, before all of it.
-    meta: `updated_at` and `updated_by`.
-    """
-
-    op: str
-    resource: Resource
-    position: str
-    meta: Document
 
 
 class Client(Transport):
@@ -70,18 +52,17 @@ class Client(Transport):
 
     async def create(self, type_name: str, /, **fields: Any) -> Resource:
         """Create a resource. Raises Conflict if a unique value is taken."""
-        return await self._post(type_name, fields)
+        return await self._write(hdrs.METH_POST, Resource(type_name, ""), fields)
 
     async def merge(self, type_name: str, /, **fields: Any) -> Resource:
         """Update the resource that has the unique value among the fields, or create one."""
-        return await self._post(type_name, fields, [protocol.MERGE])
+        return await self._write(hdrs.METH_POST, Resource(type_name, ""), fields, protocol.MERGE)
 
     async def get(
         self, type_name: str, id_: str | int, *, include: Names = (), fields: Document = _NONE
     ) -> Resource:
         """Read a resource. include: relationships. fields: names of what to read, by type."""
-        path = await self._path(type_name, str(id_))
-        query = _query(include, fields)
+        path, query = await self._path(type_name, str(id_)), _query(include, fields)
         return _resource(path, await self.send(hdrs.METH_GET, path, params=query))
 
     async def list(
@@ -110,9 +91,7 @@ class Client(Transport):
 
         One of a list, whose version is not known, is read again before.
         """
-        body = await self._body(resource.type, fields, id=resource.id)
-        reply = await self._change(hdrs.METH_PATCH, resource, fields, body)
-        updated = _resource(resource.type, reply, fields)
+        updated = await self._write(hdrs.METH_PATCH, resource, fields)
         resource.attributes |= updated.attributes
         resource.related |= updated.related
         resource.etag = updated.etag
@@ -120,33 +99,25 @@ class Client(Transport):
 
     async def delete(self, resource: Resource) -> None:
         """Delete a resource; as `update`."""
-        await self._change(hdrs.METH_DELETE, resource, {})
+        await self._write(hdrs.METH_DELETE, resource, {})
 
     async def execute(
-        self, operations: Sequence[Operation], key: str | None = None, prefer: Sequence[str] = ()
+        self, operations: Sequence[Document], key: str | None = None, prefer: str | None = None
     ) -> Sequence[Document]:
         """Execute all operations or none; return their results (Atomic Operations, Results).
 
         key: the idempotency key, by default a new one. prefer: as for `send`.
         """
-        headers, body = _headers(key, protocol.EXTENSION), {protocol.OPERATIONS: operations}
-        document, _ = await self.send(hdrs.METH_POST, "operations", body, prefer, headers=headers)
-        results = member(document, protocol.RESULTS)
-        if not isinstance(results, list) or len(results) != len(operations):
-            raise unexpected("operations")
-        return results
-
-    async def pages(self, path: str, query: _Query) -> AsyncGenerator[Document]:
-        """Yield the documents of all pages of a collection."""
-        first = page = [*query, ("page[size]", str(protocol.LARGEST_PAGE))]
-        while page:
-            document, _ = await self.send(hdrs.METH_GET, path, params=page)
-            cursor = member(document, "meta", "page", "after")
-            after = ("page[after]", str(cursor))
-            if not isinstance(member(document, "data"), list) or after in page:
-                raise unexpected(path)
-            yield document
-            page = [*first, after] if cursor else []
+        headers = {
+            hdrs.CONTENT_TYPE: protocol.media_type(protocol.EXTENSION),
+            protocol.IDEMPOTENCY_KEY: key or uuid4().hex,
+            protocol.PREFER: prefer,
+        }
+        body = {protocol.OPERATIONS: operations}
+        document, _ = await self.send(hdrs.METH_POST, "operations", body, headers)
+        with understood("operations"):
+            results = document[protocol.RESULTS]
+            return [result for result, _ in zip(results, operations, strict=True)]
 
     async def position(self) -> str:
         """Return the present position in the changes."""
@@ -164,14 +135,10 @@ class Client(Transport):
         async with aclosing(self.follow(types, after)) as transactions:
             async for position, changes in transactions:
                 for number, text in enumerate(changes, 1):
-                    with understood("changes"):
-                        change = orjson.loads(text)
-                        data = change.get("data") or change["ref"]
-                        (resource,) = linked_resources({"data": data})
-                        op, meta = change["op"], change.get("meta", {})
                     is_last = number == len(changes)
-                    before = position if after is None else after
-                    yield ResourceChange(op, resource, position if is_last else before, meta)
+                    with understood("changes"):
+                        one = resource_change(text, position if is_last else after or position)
+                    yield one
                 after = position
 
     async def follow(
@@ -181,78 +148,77 @@ class Client(Transport):
 
         There are none if there was only time without changes.
         """
-        query, delay = [("filter[type]", _joined(types))] if types else [], _MIN_DELAY
+        headers: Headers = {hdrs.ACCEPT: protocol.EVENT_STREAM, protocol.LAST_EVENT_ID: after}
+        query = [("filter[type]", _joined(types))] if types else []
         while True:
-            changes, size = list[bytes](), 0
-            position = {protocol.LAST_EVENT_ID: header_value(after, "position")} if after else {}
-            headers = {hdrs.ACCEPT: protocol.EVENT_STREAM, **position}
-            async with aclosing(self.events("changes", params=query, headers=headers)) as events:
-                async for event in events:
-                    delay, size = _MIN_DELAY, size + len(event[b"data"])
-                    if size > _TRANSACTION_BYTES:
-                        raise UnexpectedResponse("a transaction in the changes is too large")
-                    if b"event" not in event:
-                        changes.append(event[b"data"])
-                    if b"id" in event:
-                        after = event[b"id"].decode(errors="replace")
-                        yield after, changes
-                        changes, size = [], 0
-            await asyncio.sleep(delay)
-            delay = min(2 * delay, _MAX_DELAY)
+            try:
+                async with aclosing(self.download("changes", headers, query)) as pieces:
+                    async for position, changes in _transactions(pieces):
+                        yield position, changes
+                        headers = {**headers, protocol.LAST_EVENT_ID: position}
+            except RegistryError as error:
+                if not self._is_temporary(error):
+                    raise
+            await asyncio.sleep(_PAUSE)
 
-    async def _post(self, type_name: str, fields: Document, prefer: Sequence[str] = ()) -> Resource:
-        path, body = await self._path(type_name), await self._body(type_name, fields)
+    async def pages(self, path: str, query: Parameters) -> AsyncGenerator[Document]:
+        """Yield the documents of all pages of a collection."""
+        page = first = [*query, ("page[size]", str(protocol.LARGEST_PAGE))]
+        while page:
+            document, _ = await self.send(hdrs.METH_GET, path, params=page)
+            cursor = member(document, "meta", "page", "after")
+            following = [*first, ("page[after]", str(cursor))] if cursor else []
+            with understood(path):
+                if not isinstance(document["data"], list) or following == page:
+                    raise ValueError
+            yield document
+            page = following
+
+    async def _write(
+        self, method: str, resource: Resource, fields: Document, prefer: str | None = None
+    ) -> Resource:
+        """Return a resource as it is stored after a write; without an id, it is a new one.
+
+        Its version must be the one that was read, or another with the same in all that was read.
+        """
+        path = await self._path(resource.type, *filter(None, [resource.id]))
+        body = None if method == hdrs.METH_DELETE else await self._body(resource, fields)
+        headers = {protocol.IDEMPOTENCY_KEY: uuid4().hex, protocol.PREFER: prefer}
         try:
-            reply = await self.send(hdrs.METH_POST, path, body, prefer, headers=_headers())
+            headers[hdrs.IF_MATCH] = resource.etag or await self._etag(resource)
+            reply = await self.send(method, path, body, headers)
         except Conflict as conflict:
-            raise await self._explained(conflict, path, fields) from None
-        return _resource(path, reply, fields)
+            if conflict.status == 412 and resource.etag:
+                resource.etag = None
+                return await self._write(method, resource, fields, prefer)
+            about = member(conflict.errors, 0, "links", "about") or resource.id
+            with suppress(RegistryError, ValueError):
+                conflict.stored = await self.get(resource.type, str(about).rpartition("/")[2])
+            conflict.read, conflict.sent = resource if resource.id else None, fields
+            raise
+        return resource if body is None else _resource(path, reply, fields)
 
-    async def _change(
-        self, method: str, resource: Resource, fields: Document, body: Document | None = None
-    ) -> Reply:
-        """Change a resource if what was read of it is the same, also in another version."""
-        path, etag = await self._path(resource.type, resource.id), resource.etag
-        if etag is None and (resource.attributes or resource.related):
-            shown = {resource.type: ["id", *resource.attributes]}
-            now = await self.get(resource.type, resource.id, include=resource.related, fields=shown)
-            etag = now.etag
-            if (now.attributes, now.related) != (resource.attributes, resource.related):
-                conflict = Conflict(f"/{path} is not as it was read", 412)
-                conflict.read, conflict.sent, conflict.stored = resource, fields, now
-                raise conflict
-        headers = _headers() | ({hdrs.IF_MATCH: etag} if etag else {})
-        try:
-            return await self.send(method, path, body, headers=headers)
-        except Conflict as conflict:
-            if conflict.status != 412 or resource.etag is None:
-                raise await self._explained(conflict, path, fields, resource) from None
-        resource.etag = None
-        return await self._change(method, resource, fields, body)
+    async def _etag(self, resource: Resource) -> str | None:
+        """Return the ETag of the present version. Raises Conflict if it is not as it was read."""
+        if not (resource.attributes or resource.related):
+            return None
+        shown = {resource.type: ["id", *resource.attributes]}
+        now = await self.get(resource.type, resource.id, include=resource.related, fields=shown)
+        if (now.attributes, now.related) != (resource.attributes, resource.related):
+            raise Conflict(f"the {resource.type} {resource.id} is not as it was read", 412)
+        return now.etag
 
-    async def _explained(
-        self, conflict: Conflict, path: str, sent: Document, read: Resource | None = None
-    ) -> Conflict:
-        about = str(member(conflict.errors, 0, "links", "about") or path)
-        with suppress(RegistryError, ValueError):
-            path = "/".join(map(_segment, about.split("/")[-2:]))
-            conflict.stored = _resource(path, await self.send(hdrs.METH_GET, path))
-        conflict.read, conflict.sent = read, sent
-        return conflict
-
-    async def _body(self, type_name: str, fields: Document, **members: str) -> Document:
+    async def _body(self, resource: Resource, fields: Document) -> Document:
         """Return the document of a resource; values tell relationships from attributes."""
-        data: dict[str, Any] = {"type": type_name, **members, "attributes": {}, "relationships": {}}
+        attributes, relationships = dict[str, Any](), dict[str, Any]()
         for name, value in fields.items():
-            if isinstance(value, Resource):
-                data["relationships"][name] = {"data": _identifier(value)}
-            elif isinstance(value, list | tuple):
-                data["relationships"][name] = {"data": [_identifier(one) for one in value]}
-            elif value is None and await self._is_relationship(type_name, name):
-                data["relationships"][name] = {"data": None}
+            is_link = isinstance(value, Resource | list | tuple)
+            if is_link or (value is None and await self._is_relationship(resource.type, name)):
+                relationships[name] = {"data": _linkage(value)}
             else:
-                data["attributes"][name] = value
-        return {"data": data}
+                attributes[name] = value
+        identifier = {"type": resource.type} | ({"id": resource.id} if resource.id else {})
+        return {"data": {**identifier, "attributes": attributes, "relationships": relationships}}
 
     async def _is_relationship(self, type_name: str, name: str) -> bool:
         """Ask for the methods of its path: only the OpenAPI document, which is large, has names."""
@@ -279,24 +245,37 @@ class Client(Transport):
         if type_name not in self._collections:
             known = ", ".join(self._collections)
             raise RegistryError(f"there is no type {type_name!r}; the types are {known}")
-        return "/".join(map(_segment, (self._collections[type_name], *below)))
+        parts = [self._collections[type_name], *below]
+        if wrong := [part for part in parts if not _SEGMENT.fullmatch(part)]:
+            raise ValueError(f"{wrong[0]!r} is not a part of a path")
+        return "/".join(parts)
 
 
-def _segment(part: str) -> str:
-    if not _SEGMENT.fullmatch(part):
-        raise ValueError(f"{part!r} is not a part of a path")
-    return part
+async def _transactions(
+    pieces: AsyncIterable[bytes],
+) -> AsyncGenerator[tuple[str, Sequence[bytes]]]:
+    """Yield the transactions in server-sent events (WHATWG HTML, 9.2); as `Client.follow`."""
+    changes, size, rest = list[bytes](), 0, b""
+    async for piece in pieces:
+        *events, rest = (rest + piece).split(b"\n\n")
+        for event in events:
+            fields = dict(line.partition(b": ")[::2] for line in event.splitlines())
+            if b"data" in fields and b"event" not in fields:
+                changes.append(fields[b"data"])
+                size += len(changes[-1])
+            if b"id" in fields:
+                yield fields[b"id"].decode(errors="replace"), changes
+                changes, size = [], 0
+        if len(rest) > _EVENT_BYTES or size > _TRANSACTION_BYTES:
+            raise RegistryError("/changes has a transaction that is too large", 200)
 
 
-def _headers(key: str | None = None, extension: str | None = None) -> dict[str, str]:
-    content_type = protocol.media_type(extension)
-    return {hdrs.CONTENT_TYPE: content_type, protocol.IDEMPOTENCY_KEY: key or uuid4().hex}
-
-
-def _identifier(resource: object) -> Document:
-    if not isinstance(resource, Resource):
-        raise TypeError(f"a list may have only resources, not {resource!r:.80}")
-    return {"type": resource.type, "id": resource.id}
+def _linkage(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_linkage(one) for one in value]
+    if value is not None and not isinstance(value, Resource):
+        raise TypeError(f"a list may have only resources, not {value!r:.80}")
+    return value and {"type": value.type, "id": value.id}
 
 
 def _resource(path: str, reply: Reply, sent: Document = _NONE) -> Resource:
@@ -313,7 +292,7 @@ def _joined(names: Names) -> str:
     return names if isinstance(names, str) else ",".join(names)
 
 
-def _query(include: Names, fields: Document, sort: Names = (), conditions: Any = ()) -> _Query:
+def _query(include: Names, fields: Document, sort: Names = (), conditions: Any = ()) -> Parameters:
     if isinstance(conditions, Mapping):
         conditions = [
             {"name": name, "op": operator, "val": getattr(operand, "id", operand)}
@@ -323,4 +302,4 @@ def _query(include: Names, fields: Document, sort: Names = (), conditions: Any =
     named = {"include": include, "sort": sort}
     named |= {f"fields[{name}]": names for name, names in fields.items()}
     query = [(name, _joined(names)) for name, names in named.items() if names]
-    return [*query, ("filter", encoded(conditions).decode())] if conditions else query
+    return [*query, ("filter", json_text(conditions))] if conditions else query

@@ -3,18 +3,18 @@
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
 from graphlib import CycleError, TopologicalSorter
-from typing import IO, TypeAlias
+from typing import IO
 
 import orjson
+from aiohttp import hdrs
 
 from registry.client import Client
 from registry.client.client_documents import understood
+from registry.client.transport import Parameters
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
 from registry.protocol import CSV_TYPE
 from registry.transfer.rows import ID
-
-Parameters: TypeAlias = Sequence[tuple[str, str]]
 
 
 def by_dependency(graph: Graph) -> list[ResourceType]:
@@ -48,7 +48,7 @@ def projection_parameters(resource: ResourceType, columns: Sequence[str]) -> Par
 async def write_csv(client: Client, path: str, parameters: Parameters, file: IO[bytes]) -> int:
     """Write a collection as CSV; return the number of rows. Raises RegistryError, OSError."""
     rows, is_quoted = -1, False  # the header is not counted
-    pieces = client.download(path, CSV_TYPE, params=parameters)
+    pieces = client.download(path, {hdrs.ACCEPT: CSV_TYPE}, parameters)
     async with aclosing(pieces):
         async for piece in pieces:
             file.write(piece)

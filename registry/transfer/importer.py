@@ -14,9 +14,8 @@ from uuid import uuid4
 
 import orjson
 
-from registry.client import RegistryError
-from registry.client.client_documents import understood
-from registry.client.registry_client import Client, Document
+from registry.client import Client, RegistryError
+from registry.client.client_documents import Document, understood
 from registry.jsonapi.operation_documents import MAX_OPERATIONS
 from registry.printable import note
 from registry.protocol import MERGE, OPERATIONS, ROLL_BACK
@@ -218,7 +217,7 @@ class Importer:
         if not plan.operations:
             return []
         is_dry, rows = self._options.is_dry, plan.rows
-        preferences = [ROLL_BACK] * is_dry + [MERGE] * plan.can_merge
+        preferences = ", ".join([ROLL_BACK] * is_dry + [MERGE] * plan.can_merge)
         key = f"{self._ledger.source}-{rows[0].line}-{rows[-1].line}-{len(rows)}"
         results = await self._client.execute(plan.operations, key, preferences)
         with understood("operations"):

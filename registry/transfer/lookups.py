@@ -9,8 +9,8 @@ from typing import Any
 
 import orjson
 
-from registry.client.client_documents import understood
-from registry.client.registry_client import Client, Document
+from registry.client import Client
+from registry.client.client_documents import Document, understood
 from registry.model.attributes.identifier import parse_id
 from registry.model.graph import Graph
 from registry.transfer.rows import ID, LID, Mention, ResourceKey, Row, Values

@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from registry.client.registry_client import Document, Operation
+from registry.client.client_documents import Document
 from registry.model.graph import Graph
 from registry.transfer.lookups import ImportOptions
 from registry.transfer.rows import ID, LID, InvalidRow, Mention, ResourceKey, Row
@@ -32,7 +32,7 @@ class Plan:
         self._unchanged: list[Row] = []
         self.rows: list[Row] = []
         self.size = 0
-        self.operations: list[Operation] = []
+        self.operations: list[Document] = []
         self.origins: list[tuple[Row, str]] = []
         """Of each operation, the row, and a prefix of columns: `owner.` if it creates a target."""
 

@@ -132,10 +132,10 @@ async def test_a_request_is_repeated_during_overload(
     async with Client(await fake_service(handle)) as client:
         assert await client.send("GET", "persons")
         assert await client.send("GET", "persons")
-        pieces = client.download("persons", "application/json")
+        pieces = client.download("persons", {"Accept": "application/json"}, ())
         assert [piece async for piece in pieces] == [b'{"data": []}']
         with pytest.raises(RegistryError, match="not a registry"):
-            await anext(client.download("persons", "text/csv"))
+            await anext(client.download("persons", {"Accept": "text/csv"}, ()))
 
 
 @pytest.mark.parametrize("options", [COMPUTERS, ("--type", "computer", "--create")])

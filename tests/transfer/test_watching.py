@@ -97,7 +97,7 @@ def position_file(tmp_path: Path) -> PositionFile:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Repeat at once."""
-    monkeypatch.setattr(registry_client, "_MIN_DELAY", 0.01)
+    monkeypatch.setattr(registry_client, "_PAUSE", 0.01)
     monkeypatch.setattr(webhooks, "_DELAYS", [0.01] * 1_000)
 
 

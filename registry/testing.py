@@ -1,4 +1,4 @@
-"""Registries for tests, each with an empty database of one MongoDB; see docs/testing.md."""
+"""Registries for tests, each with an empty database of one MongoDB; see docs/client.md."""
 
 import asyncio
 from collections.abc import Coroutine, Iterator

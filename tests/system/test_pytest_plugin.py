@@ -1,4 +1,4 @@
-"""The plugin of pytest: the tests that its page shows, and what is left of them."""
+"""The plugin of pytest: the tests that the page shows, and what is left of them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 
 from tests.system.service import ROOT, TIMEOUT
 
-PAGE_TESTS: list[str] = re.findall(
-    r"```python\n(.*?)```", (ROOT / "docs/testing.md").read_text(), re.DOTALL
-)
+_, _, SECTION = (ROOT / "docs/client.md").read_text().partition("## Tests")
+
+PAGE_TESTS: list[str] = re.findall(r"```python\n(.*?)```", SECTION, re.DOTALL)
 """Without other plugins, with pytest-asyncio, and with pytest-aiohttp."""
 
 PLUGIN = ("-p", "registry.pytest_plugin")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from registry.storage.mongo import change_streams
+from registry.storage.reads import id_index
 from tests.conftest import Serve
 from tests.jsonapi.test_operation_documents import PERSON
 from tests.support import Api, Database, Response
@@ -173,7 +173,7 @@ async def test_the_total_has_every_write_that_was_answered(serve: Serve) -> None
 async def test_pages_are_right_if_mongodb_does_not_report_changes(
     api: Api, computers: list[dict[str, Any]], database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(change_streams, "_CHANGES", {})
+    monkeypatch.setattr(id_index, "_CHANGES", {})
     await database.computers.delete_one({"_id": computers.pop()["_id"]})
     for number in (1, 30, 55, 56):
         page = await api.get(f"/computers?page[number]={number}&page[size]={SIZE}")

@@ -12,23 +12,17 @@ from typing import Any
 import pytest
 from bson.int64 import Int64
 from bson.objectid import ObjectId
-from bson.timestamp import Timestamp
 from pymongo import WriteConcern
 from pymongo.errors import AutoReconnect
 
 from registry.model.record import MAX_ID
-from registry.storage.mongo import change_streams
-from registry.storage.mongo.change_streams import ChangesUnavailable, IdChanges
 from registry.storage.mongo.read_commands import ReadCommands
 from registry.storage.reads import id_index
-from registry.storage.reads.id_index import IdIndex, IdPosition, PositionResult
+from registry.storage.reads.id_index import IdIndex, IdSnapshot
 from tests.mongods import client_of, program_of
 from tests.proxy import Effect, Proxy
 from tests.replica_set import Member, Processes, ReplicaSet
-from tests.storage.waiting import eventually
 from tests.support import CommandLog, Database, open_cursors
-
-FIRST, LAST = IdPosition(0, descending=False), IdPosition(0, descending=True)
 
 Write = Callable[[Database], Awaitable[Any]]
 
@@ -39,13 +33,6 @@ async def stored(database: Database) -> Database:
     await database.counters.insert_one({"_id": "computer"})
     await insert(database, range(1, 1_001))
     return database
-
-
-@pytest.fixture
-def commands(commands: CommandLog, monkeypatch: pytest.MonkeyPatch) -> CommandLog:
-    """The commands since the test started, without those that are sent between calls."""
-    monkeypatch.setattr(id_index, "_POLL_SECONDS", 3_600.0)
-    return commands
 
 
 @pytest.fixture
@@ -61,29 +48,30 @@ async def insert(database: Database, ids: Iterable[Any]) -> None:
     await database.computers.insert_many({"_id": one} for one in ids)
 
 
-async def located(index: IdIndex, position: IdPosition = FIRST) -> PositionResult:
-    result = await index.read(position)
-    assert result is not None
-    return result
+async def located(index: IdIndex, offset: int = 0, *, descending: bool = False) -> IdSnapshot:
+    found = await index.read(offset, descending=descending)
+    assert found is not None
+    return found
 
 
 async def check(index: IdIndex, database: Database) -> None:
     """Check the total and some positions, in both directions."""
     found = await database.computers.find({}, {"_id": True}).sort("_id", 1).to_list(None)
-    ids = [record["_id"] for record in found]
-    for offset in {0, 1, len(ids) // 3, len(ids) - 1, len(ids), len(ids) + 5} - {-1}:
+    stored = [record["_id"] for record in found]
+    for offset in {0, 1, len(stored) // 3, len(stored) - 1, len(stored), len(stored) + 5} - {-1}:
         for descending in (False, True):
-            total, _, place = await located(index, IdPosition(offset, descending))
-            assert total == len(ids)
-            if offset >= len(ids):
+            total, _, place = await located(index, offset, descending=descending)
+            assert total == len(stored)
+            if offset >= len(stored):
                 assert place is None
                 continue
             assert place is not None
-            position = len(ids) - 1 - offset if descending else offset
-            assert place.first <= ids[position] <= place.last
-            near = [one for one in ids if place.first <= one <= place.last]
-            assert near.index(ids[position]) == place.before
-            assert len(near) == place.before + 1 + place.after
+            ids = stored[::-1] if descending else stored
+            following = [
+                one for one in ids if (one <= place.start if descending else one >= place.start)
+            ]
+            assert following[place.skipped] == ids[offset]
+            assert place.skipped < 256 or following[0] != ids[0]
 
 
 @pytest.mark.parametrize(
@@ -114,12 +102,12 @@ async def test_the_index_is_exact_while_others_insert_and_delete(
     await index.close()
 
 
-@pytest.mark.parametrize("batch_size", [change_streams._BATCH_SIZE, 7])
+@pytest.mark.parametrize("batch_size", [id_index._BATCH_SIZE, 7])
 async def test_the_index_is_exact_after_transactions(
     index: IdIndex, stored: Database, monkeypatch: pytest.MonkeyPatch, batch_size: int
 ) -> None:
     """Also if one does not fit into a reply."""
-    monkeypatch.setattr(change_streams, "_BATCH_SIZE", batch_size)
+    monkeypatch.setattr(id_index, "_BATCH_SIZE", batch_size)
     async with await stored.client.start_session() as session:
         for count in (1, 700):
             async with session.start_transaction():
@@ -155,14 +143,14 @@ async def test_the_index_is_exact_after_the_collection_was_replaced(
     await check(index, stored)
 
 
-@pytest.mark.parametrize("id_", ["x", 41.5, ObjectId(), {"a": 1}])
-async def test_an_id_that_is_not_an_integer_disables_the_index_for_a_while(
+@pytest.mark.parametrize("id_", ["x", ObjectId(), {"a": 1}])
+async def test_an_id_that_is_not_a_number_disables_the_index_for_a_while(
     index: IdIndex, stored: Database, id_: Any
 ) -> None:
     await stored.computers.insert_one({"_id": id_})
     loaded_later = IdIndex(ReadCommands(stored), "computers")
     for each in (index, loaded_later):
-        assert await each.read(FIRST) is None
+        assert await each.read(0, descending=False) is None
     await stored.computers.delete_one({"_id": id_})
     for each in (index, loaded_later):
         each._retry_at = 0.0
@@ -184,7 +172,7 @@ async def test_a_cursor_that_the_server_has_closed_is_opened_again(
     await stored.computers.delete_many({"_id": {"$lt": 10}})
     commands.take("all")
     await located(index)
-    assert commands.names() == ["find", "getMore", "aggregate"]
+    assert commands.names() == ["find", "getMore", "find", "aggregate"]
     await check(index, stored)
 
 
@@ -209,7 +197,7 @@ async def test_changes_are_not_lost_if_the_caller_is_cancelled(
 ) -> None:
     for number in range(2_000, 2_020):
         await stored.computers.insert_one({"_id": number})
-        call = asyncio.create_task(index.read(FIRST))
+        call = asyncio.create_task(index.read(0, descending=False))
         for _ in range(number % 5):
             await asyncio.sleep(0.0003)
         call.cancel()
@@ -218,45 +206,23 @@ async def test_changes_are_not_lost_if_the_caller_is_cancelled(
     await check(index, stored)
 
 
-async def test_changes_are_read_up_to_the_time_of_the_snapshot(
-    stored: Database, monkeypatch: pytest.MonkeyPatch
+async def test_the_index_is_loaded_again_if_too_much_has_changed(
+    commands: CommandLog, index: IdIndex, stored: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commands = ReadCommands(stored)
-    now = await commands.now()
-    stream, never = IdChanges(stored, "computers", now), Timestamp(now.time + 3_600, 0)
-    await stored.computers.insert_one({"_id": 2_000})
-    monkeypatch.setattr(change_streams, "_LAG_SECONDS", 0.1)
-    with pytest.raises(ChangesUnavailable):
-        await stream.read(never, 100, 0.0)
-    assert stream.time == now
-    await stored.computers.delete_one({"_id": 1})
-    now = await commands.now()
-    assert await stream.read(now, 100, 1.0) == {2_000: 1, 1: -1}
-    assert stream.time >= now
-    await stream.close()
-
-
-async def test_no_cursor_stays_open_without_calls(
-    stored: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(id_index, "_POLL_SECONDS", 0.01)
-    index = IdIndex(ReadCommands(stored), "computers")
+    monkeypatch.setattr(id_index, "_MIN_EVENTS", 0)
+    await insert(stored, range(2_000, 2_200))
+    commands.take("all")
     await located(index)
-
-    async def is_open() -> bool:  # MongoDB lists no cursor while a command reads it
-        return await open_cursors(stored) == 1
-
-    assert await eventually(is_open)
-    monkeypatch.setattr(id_index, "_IDLE_SECONDS", 0.0)
-    await stored.computers.delete_one({"_id": 1})
-
-    async def is_closed() -> bool:
-        return await open_cursors(stored) == 0
-
-    assert await eventually(is_closed)
-    await stored.computers.delete_one({"_id": 2})
+    assert commands.names().count("getMore") == 1
     await check(index, stored)
+
+
+async def test_no_cursor_stays_open_after_closing(stored: Database) -> None:
+    index = IdIndex(ReadCommands(stored), "computers")
+    await check(index, stored)
+    assert await open_cursors(stored) == 1
     await index.close()
+    assert await open_cursors(stored) == 0
 
 
 async def test_the_index_is_exact_after_mongod_was_killed_and_after_an_election(

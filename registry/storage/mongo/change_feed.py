@@ -39,8 +39,6 @@ _VERBS = {
 _BATCH_SIZE = 1_000
 """Events per reply, which take some milliseconds to decode."""
 
-_OPEN_SECONDS = 10.0
-
 _WAIT_MILLISECONDS, _CHECK_MILLISECONDS = 500, 1
 """How long MongoDB waits for a first change, and for another one that follows it."""
 
@@ -71,7 +69,6 @@ class ChangeFeed:
         self._resources = {resource.collection: resource for resource in graph.writable}
         self._stream = ChangeStream(database, None, _stages(graph), _BATCH_SIZE)
         self._incomplete: Commit | None = None  # further changes of it may follow
-        self._is_open = False
 
     async def read(self) -> list[Commit]:
         """Return the next commits; empty after half a second without any.
@@ -79,7 +76,7 @@ class ChangeFeed:
         Raises PositionExpired if it is no longer kept; or Unavailable, after which the next call
         continues.
         """
-        if not self._is_open:
+        if not self._stream.is_open:
             self._incomplete = None
         try:
             reply = await self._next_reply()
@@ -92,7 +89,7 @@ class ChangeFeed:
         except PyMongoError as error:
             _log.warning("The change feed waits for MongoDB: %s", reason_of(error))
             raise Unavailable from error
-        self._is_open = False  # until the events are in commits
+        self._stream.is_open = False  # until the events are in commits
         commits = await self._commits(events)
         # Only the end of what has happened is certainly not within a transaction.
         self._incomplete = commits.pop() if reply.events else None
@@ -100,29 +97,22 @@ class ChangeFeed:
             self.time = commits[-1].time
         if not reply.events:
             self.time = max(self.time, _before(reply.time))
-        self._is_open = True
+        self._stream.is_open = True
         return [one for one in commits if one.changes]
 
     async def close(self) -> None:
         """Close the change stream."""
-        self._is_open = False
         await self._stream.close()
 
     async def _next_reply(self, milliseconds: int = _WAIT_MILLISECONDS) -> Events:
-        is_open, self._is_open = self._is_open, False
         try:
-            if is_open:
-                reply = await self._stream.get_more(
-                    self.time, _CHECK_MILLISECONDS if self._incomplete else milliseconds
-                )
-            else:
-                reply = await self._stream.open(self.time, _OPEN_SECONDS)
+            return await self._stream.read(
+                self.time, _CHECK_MILLISECONDS if self._incomplete else milliseconds
+            )
         except OperationFailure as error:
             if error.code == _HISTORY_LOST:
                 raise PositionExpired from error
             raise
-        self._is_open = True
-        return reply
 
     async def _commits(self, events: Sequence[ChangeEvent]) -> list[Commit]:
         """Return the commits of events; the first may continue the incomplete one."""

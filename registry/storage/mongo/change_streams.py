@@ -1,21 +1,13 @@
 """Change streams: what was written to a collection, or to a database, since a time."""
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from time import monotonic
 from typing import Any, NamedTuple, TypeAlias
 
 from bson.timestamp import Timestamp
 from motor.motor_asyncio import AsyncIOMotorClientSession
-from pymongo.errors import (
-    ConnectionFailure,
-    NetworkTimeout,
-    OperationFailure,
-    PyMongoError,
-    ServerSelectionTimeoutError,
-)
+from pymongo.errors import PyMongoError
 
 from registry.storage.mongo.mongo_client import Database
 from registry.storage.mongo.read_commands import aggregate_command
@@ -24,35 +16,15 @@ from registry.storage.records import Stage
 ChangeEvent: TypeAlias = Mapping[str, Any]
 """A document of a change stream."""
 
-_CHANGES = {"insert": 1, "delete": -1}
-"""By how much an event changes the number of records with its id."""
-
-_REPLACEMENTS = ["drop", "rename", "dropDatabase", "invalidate"]
-"""The events after which the name stands for another collection, or none."""
-
-_STAGES: list[Stage] = [
-    {"$match": {"operationType": {"$in": [*_CHANGES, *_REPLACEMENTS]}}},
-    {"$project": {"operationType": True, "documentKey._id": True}},
-]
-
-_BATCH_SIZE = 2_000
-"""Events per reply, which the event loop handles within some milliseconds."""
-
-_AWAIT_MILLISECONDS = 1
-"""How long MongoDB waits for further events: the minimum that it supports."""
-
-_LAG_SECONDS = 2.0
-"""How long MongoDB may take to report changes that a snapshot shows; no such delay is known."""
+_OPEN_MILLISECONDS = 10_000
+"""The time limit to open a cursor, which first finds its place among all changes."""
 
 _TOKEN = re.compile("82([0-9A-F]{8})([0-9A-F]{8})")
 """The beginning of a resume token: the type of a timestamp, its seconds and its counter."""
 
 
 class ChangesUnavailable(Exception):
-    """The collection was replaced, or its changes are not available, or take too long to read.
-
-    Also if an id is not an integer.
-    """
+    """The changes after a time cannot be read."""
 
 
 class Events(NamedTuple):
@@ -63,17 +35,19 @@ class Events(NamedTuple):
 
 
 class ChangeStream:
-    """The events of a collection, or of the whole database, after a time.
+    """The events of a collection, or of the whole database.
 
     The change streams of the driver do not report how far MongoDB has read; its replies do.
 
     collection: None for all. stages: of the pipeline, which select events and their fields.
-    batch_size: events per reply. The methods raise PyMongoError.
+    batch_size: events per reply. is_open: whether a cursor continues after the last reply; callers
+    unset it if they have lost events.
     """
 
     def __init__(
         self, database: Database, collection: str | None, stages: list[Stage], batch_size: int
     ) -> None:
+        self.is_open = False
         self._database = database
         self._target: str | int = 1 if collection is None else collection
         self._namespace = "$cmd.aggregate" if collection is None else collection
@@ -82,39 +56,43 @@ class ChangeStream:
         self._session: AsyncIOMotorClientSession | None = None
         self._cursor = 0
 
-    async def open(self, after: Timestamp, seconds: float) -> Events:
-        """Open a cursor, and return the first events after a time; for an open one as well.
+    async def read(self, after: Timestamp, milliseconds: int) -> Events:
+        """Return the next events, after the last reply or, if none is open, after a time.
 
-        seconds: the time limit. Raises ChangesUnavailable.
+        after: the time of what was read before. milliseconds: how long MongoDB waits for an event.
+        Raises ChangesUnavailable, or PyMongoError; then no cursor is open.
         """
-        if self._session is None:  # a cursor can be read only in the session that has opened it
-            client = self._database.client
-            self._session = await client.start_session(causal_consistency=False)
-        stages = [{"$changeStream": {"startAtOperationTime": _next(after)}}, *self._stages]
-        command = aggregate_command(
-            self._target,
-            stages,
-            self._batch_size,
-            readConcern={"level": "majority"},
-            maxTimeMS=max(1, round(seconds * 1_000)),
-        )
-        return await self._run(command, after)
-
-    async def get_more(self, after: Timestamp, milliseconds: int) -> Events:
-        """Return the events that follow. after: the time of those before.
-
-        milliseconds: how long MongoDB waits for one. Raises ChangesUnavailable.
-        """
-        command = {
+        command: dict[str, Any] = {
             "getMore": self._cursor,
             "collection": self._namespace,
             "batchSize": self._batch_size,
             "maxTimeMS": milliseconds,
         }
-        return await self._run(command, after)
+        if not self.is_open:
+            if self._session is None:  # a cursor can be read only in the session that has opened it
+                client = self._database.client
+                self._session = await client.start_session(causal_consistency=False)
+            stages = [{"$changeStream": {"startAtOperationTime": _next(after)}}, *self._stages]
+            command = aggregate_command(
+                self._target,
+                stages,
+                self._batch_size,
+                readConcern={"level": "majority"},
+                maxTimeMS=_OPEN_MILLISECONDS,
+            )
+        self.is_open = False
+        reply = await self._database.command(
+            command, codec_options=self._database.codec_options, session=self._session
+        )
+        cursor = reply["cursor"]
+        self._cursor = cursor["id"]
+        time = _time_of(reply, after)
+        self.is_open = True
+        return Events(cursor["nextBatch"] if "nextBatch" in cursor else cursor["firstBatch"], time)
 
     async def close(self) -> None:
         """Close the cursor, in MongoDB too."""
+        self.is_open = False
         session, self._session = self._session, None
         cursor, self._cursor = self._cursor, 0
         if session is None:
@@ -126,87 +104,6 @@ class ChangeStream:
                     await self._database.command(command, session=session)
         finally:
             await session.end_session()
-
-    async def _run(self, command: dict[str, Any], after: Timestamp) -> Events:
-        reply = await self._database.command(
-            command, codec_options=self._database.codec_options, session=self._session
-        )
-        cursor = reply["cursor"]
-        self._cursor = cursor["id"]
-        events = cursor["nextBatch"] if "nextBatch" in cursor else cursor["firstBatch"]
-        return Events(events, _time_of(reply, after))
-
-
-class IdChanges:
-    """The ids that come into use in a collection after a time, and those that go out of use.
-
-    They are read up to the times of snapshots. time: `read` returns the changes after it, and moves
-    it.
-    """
-
-    def __init__(self, database: Database, collection: str, time: Timestamp) -> None:
-        self.time = time
-        self._stream = ChangeStream(database, collection, _STAGES, _BATCH_SIZE)
-        self._is_intact = False  # whether `time` is where the cursor is
-
-    async def read(
-        self, until: Timestamp, max_events: int, open_seconds: float
-    ) -> Mapping[int, int]:
-        """Return by how much the number of records has changed, by id.
-
-        until: the time of a snapshot, which `time` then reaches or passes. max_events: of them,
-        stored and deleted records. open_seconds: the time limit to open a cursor, which reads what
-        has happened since the last call. Raises ChangesUnavailable, also beyond these limits, or
-        PyMongoError; then, or if the call is cancelled, the next one starts at the same time.
-        """
-        was_intact = self._is_intact
-        try:
-            try:
-                return await self._read(until, max_events, open_seconds)
-            except (ServerSelectionTimeoutError, NetworkTimeout):
-                raise  # the time to wait is over
-            except (ConnectionFailure, OperationFailure):
-                if not was_intact:
-                    raise
-                # MongoDB has restarted, elected another primary, or closed the cursor.
-                return await self._read(until, max_events, open_seconds)
-        except OperationFailure as error:
-            raise ChangesUnavailable from error
-
-    async def close(self) -> None:
-        """Close the cursor, in MongoDB too, until the next call of `read`."""
-        self._is_intact = False
-        await self._stream.close()
-
-    async def _read(
-        self, until: Timestamp, max_events: int, open_seconds: float
-    ) -> Mapping[int, int]:
-        changes, count = Counter[int](), 0
-        deadline = monotonic() + open_seconds + _LAG_SECONDS
-        is_intact, self._is_intact = self._is_intact, False
-        while True:
-            if is_intact:
-                events, time = await self._stream.get_more(self.time, _AWAIT_MILLISECONDS)
-            else:
-                events, time = await self._stream.open(self.time, open_seconds)
-            is_intact = True
-            for event in events:
-                _add(event, changes)
-            count += len(events)
-            # A batch of so many events may end within a transaction.
-            if time >= until and len(events) < _BATCH_SIZE:
-                self.time, self._is_intact = time, True
-                return changes
-            if count > max_events or monotonic() > deadline:
-                raise ChangesUnavailable
-
-
-def _add(event: ChangeEvent, changes: Counter[int]) -> None:
-    """Add an event to the changes."""
-    id_ = event["documentKey"]["_id"] if event["operationType"] in _CHANGES else None
-    if not isinstance(id_, int):
-        raise ChangesUnavailable
-    changes[id_] += _CHANGES[event["operationType"]]
 
 
 def _time_of(reply: Mapping[str, Any], after: Timestamp) -> Timestamp:

@@ -1,4 +1,4 @@
-"""The index of ids in memory: how many there are, and which one is at a position.
+"""The index of ids in memory: how many there are, and where the one at a position is.
 
 To count a million records takes 270 ms of mongod, and to skip them as well.
 """
@@ -6,17 +6,25 @@ To count a million records takes 270 ms of mongod, and to skip them as well.
 import asyncio
 import time
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import accumulate
 from typing import NamedTuple
 
 from bson.timestamp import Timestamp
-from pymongo.errors import PyMongoError
+from pymongo.errors import (
+    ConnectionFailure,
+    CursorNotFound,
+    NetworkTimeout,
+    OperationFailure,
+    ServerSelectionTimeoutError,
+)
 
 from registry.capacity import POSITIONS
+from registry.model.stored_fields import ID
 from registry.storage.mongo.batching import Batcher
-from registry.storage.mongo.change_streams import ChangesUnavailable, IdChanges
+from registry.storage.mongo.change_streams import ChangeStream, ChangesUnavailable
 from registry.storage.mongo.read_commands import (
     Command,
     ReadCommands,
@@ -41,45 +49,45 @@ _MIN_EVENTS, _RECORDS_PER_EVENT = 10_000, 10
 """More changes than this take longer to read than the collection: one takes as long as ten
 records."""
 
-_MIN_OPEN_SECONDS = 0.1
-"""The time limit to read the changes since the last request; that of loading if it is longer."""
-
-_POLL_SECONDS, _IDLE_SECONDS = 1.0, 10.0
-"""How often changes are read between requests, and for how long after the last one."""
-
-_MAX_WAIT_SECONDS = 2.0
-"""How long to wait for loading, which takes 0.8 s per million ids, before records are counted."""
-
-_CLOSE_SECONDS = 1.0
-"""How long the service, when it ends, waits for loading in order to close the change stream."""
+_MAX_SECONDS = 2.0
+"""How long to wait for the index before records are counted: it takes 0.8 s to load a million ids.
+Also for changes before it is loaded again."""
 
 _RETRY_SECONDS = 60.0
 """How long the index is not used after its changes could not be read."""
 
+_ATTEMPTS = 3
+"""To read the changes, to open the cursor again, and to load the index again."""
 
-class IdPosition(NamedTuple):
-    """A position in the order of the ids, counted from 0."""
+_CHANGES = {"insert": 1, "delete": -1}
+"""By how much an event changes the number of records with its id."""
 
-    offset: int
-    descending: bool
+_REPLACEMENTS = ["drop", "rename", "dropDatabase", "invalidate"]
+"""The events after which the name stands for another collection, or none."""
+
+_STAGES: list[Stage] = [
+    {"$match": {"operationType": {"$in": [*_CHANGES, *_REPLACEMENTS]}}},
+    {"$project": {"operationType": True, "documentKey._id": True}},
+]
+
+_BATCH_SIZE = 2_000
+"""Events per reply, which the event loop handles within some milliseconds."""
+
+_AWAIT_MILLISECONDS = 1
+"""How long MongoDB waits for further events: the minimum that it supports."""
 
 
 class Place(NamedTuple):
-    """A range of integers, `first` to `last`, that has the one at a position of a set.
+    """Where an id is: `skipped` others are between it and the integer `start`, which may be it."""
 
-    before, after: how many others of the set are in the range, below and above that one.
-    """
-
-    first: int
-    last: int
-    before: int
-    after: int
+    start: int
+    skipped: int
 
 
-class PositionResult(NamedTuple):
-    """The record at a position. total: of all records. time: of the snapshot with this state.
+class IdSnapshot(NamedTuple):
+    """The ids in a snapshot. total: how many they are. time: that of the snapshot.
 
-    place: where its id is; None beyond the last record.
+    place: of the one at a position; None beyond the last one.
     """
 
     total: int
@@ -119,19 +127,24 @@ class BlockCounts:
         del self._cumulative[index:]
         self.total += by
 
-    def place(self, position: int) -> Place:
-        """Return where the integer at a position is. position: in ascending order, below `total`.
+    def place(self, offset: int, *, descending: bool) -> Place | None:
+        """Return where the integer after `offset` others is; None beyond the last one.
 
-        In a block without gaps the place is exact.
+        descending: whether to count from the greatest. In a block without gaps, the start is the
+        integer itself.
         """
+        if offset >= self.total:
+            return None
         self._accumulate()
+        position = self.total - 1 - offset if descending else offset
         index = bisect_right(self._cumulative, position)
-        start = self._starts[index]
-        count, after = self._counts[start], self._cumulative[index] - position - 1
-        before = count - after - 1
+        first, count = self._starts[index], self._counts[self._starts[index]]
+        after = self._cumulative[index] - position - 1
+        skipped = after if descending else count - after - 1
+        start, step = (first + self._size - 1, -1) if descending else (first, 1)
         if count == self._size:
-            return Place(start + before, start + before, 0, 0)
-        return Place(start, start + self._size - 1, before, after)
+            return Place(start + step * skipped, 0)
+        return Place(start, skipped)
 
     def _accumulate(self) -> None:
         cumulative = self._cumulative
@@ -139,14 +152,6 @@ class BlockCounts:
         if known < len(self._starts):
             counts = map(self._counts.__getitem__, self._starts[known:])
             cumulative += list(accumulate(counts, initial=cumulative[-1] if known else 0))[1:]
-
-
-class _Loaded(NamedTuple):
-    """The ids at the time of the stream. seconds: how long they took to load."""
-
-    counts: BlockCounts
-    stream: IdChanges
-    seconds: float
 
 
 class IdIndex:
@@ -163,139 +168,118 @@ class IdIndex:
     def __init__(self, commands: ReadCommands, collection: str) -> None:
         self._commands = commands
         self._collection = collection
-        self._loaded: _Loaded | None = None
+        self._counts: BlockCounts | None = None
+        self._time = Timestamp(0, 0)  # of the counts
+        self._stream = ChangeStream(commands.database, collection, _STAGES, _BATCH_SIZE)
         self._lock = asyncio.Lock()
         self._is_quiet = False  # there were no writes between the last two requests
-        self._called_at = self._retry_at = 0.0
-        self._polling: asyncio.Task[None] | None = None
+        self._retry_at = 0.0
         # A batch is not cancelled with its callers: a later one would have to load it all again.
         self._batcher = Batcher(self._read_batch, name="positions", limits=POSITIONS)
 
-    def expected(self, position: IdPosition) -> PositionResult | None:
-        """Return what was at a position; None if writes since then are likely.
+    async def close(self) -> None:
+        """Close the change stream, unless it is being read."""
+        if not self._lock.locked():
+            await self._stream.close()
+
+    def expected(self, offset: int, *, descending: bool) -> IdSnapshot | None:
+        """Return the ids as they were for the last caller; None if they have probably changed.
 
         Valid only if the page is then read at this same time, which takes a round trip less.
         """
-        if not self._loaded or not self._is_quiet:
-            return None
-        self._called_at = time.monotonic()
-        return _result_at(self._loaded, position)
+        return self._snapshot(offset, descending=descending) if self._is_quiet else None
 
-    async def read(self, position: IdPosition) -> PositionResult | None:
-        """Return what is at a position, in a snapshot that is not older than the call.
+    async def read(self, offset: int, *, descending: bool) -> IdSnapshot | None:
+        """Return the ids in a snapshot that is not older than the call.
 
-        None if loading takes long, MongoDB does not report the changes, or an id is not an integer.
-        Raises PyMongoError.
+        offset: from 0, of the id to locate. None if loading takes long, MongoDB does not report the
+        changes, or an id is not a number. Raises PyMongoError.
         """
-        self._called_at = time.monotonic()
-        if self._called_at < self._retry_at or self._commands.is_sharded:
+        if time.monotonic() < self._retry_at or self._commands.is_sharded:
             return None
-        result = None
         with suppress(TimeoutError):
-            async with asyncio.timeout(None if self._loaded else _MAX_WAIT_SECONDS):
-                result = await self._batcher.load(position)
-        if result and (self._polling is None or self._polling.done()):
-            self._polling = asyncio.create_task(self._poll())
-        return result
+            async with asyncio.timeout(_MAX_SECONDS):
+                if await self._batcher.load(None):
+                    return self._snapshot(offset, descending=descending)
+        return None
 
-    async def close(self) -> None:
-        """Stop reading changes."""
-        if self._polling:
-            self._polling.cancel()
-            await asyncio.wait([self._polling], timeout=_CLOSE_SECONDS)
+    def _snapshot(self, offset: int, *, descending: bool) -> IdSnapshot | None:
+        counts = self._counts
+        if counts is None:
+            return None
+        return IdSnapshot(counts.total, self._time, counts.place(offset, descending=descending))
 
-    async def _poll(self) -> None:
-        """Read changes between requests too, so that the next one has to read few."""
-        try:
-            with suppress(PyMongoError):  # raised to the next caller, if it persists
-                while time.monotonic() < self._called_at + _IDLE_SECONDS:
-                    await asyncio.sleep(_POLL_SECONDS)
-                    await self._batcher.load(IdPosition(0, descending=False))
-        finally:
-            async with self._lock:
-                if self._loaded:
-                    await self._loaded.stream.close()
-
-    async def _read_batch(self, positions: Sequence[IdPosition]) -> Sequence[PositionResult | None]:
+    async def _read_batch(self, callers: Sequence[None]) -> Sequence[bool]:
+        """Bring the counts up to date; return whether they are, for each caller."""
         async with self._lock:
-            for _ in range(2):
+            for _ in range(_ATTEMPTS):
                 try:
-                    loaded = await self._update()
-                except ChangesUnavailable:
-                    await self._forget()
+                    await self._update()
+                except (NetworkTimeout, ServerSelectionTimeoutError):
+                    raise  # the time to wait is over
+                except (ConnectionFailure, CursorNotFound):
+                    continue  # MongoDB has restarted, elected another primary, or closed the cursor
+                except (ChangesUnavailable, OperationFailure, TimeoutError):
+                    self._counts = None
                 else:
-                    return [_result_at(loaded, position) for position in positions]
-            self._retry_at = time.monotonic() + _RETRY_SECONDS
-            return [None] * len(positions)
+                    return [True] * len(callers)
+            self._counts, self._retry_at = None, time.monotonic() + _RETRY_SECONDS
+            return [False] * len(callers)
 
-    async def _update(self) -> _Loaded:
-        """Load the ids, or apply the changes since the last call; return them as of now or later.
+    async def _update(self) -> None:
+        """Load the counts, or apply the changes since the last call.
 
-        Raises ChangesUnavailable or PyMongoError.
+        Raises ChangesUnavailable, TimeoutError or PyMongoError.
         """
-        loaded = self._loaded or await self._load()
-        now = await self._commands.now()
+        counts, now = self._counts, await self._commands.now()
         # After loading, always read: MongoDB may refuse it, and each request would load again.
-        self._is_quiet = self._loaded is not None and now <= loaded.stream.time
+        self._is_quiet = counts is not None and now <= self._time
         if self._is_quiet:
-            return loaded
-        counts = loaded.counts
-        max_events = _MIN_EVENTS + counts.total // _RECORDS_PER_EVENT
-        seconds = max(loaded.seconds, _MIN_OPEN_SECONDS)
-        self._loaded = loaded
-        changes = await loaded.stream.read(now, max_events, seconds)
+            return
+        if counts is None:
+            await self._stream.close()
+            self._time = now
+            counts = await self._load()
+        async with asyncio.timeout(_MAX_SECONDS):
+            changes, read_until = await self._changes(counts.total, now)
         for id_, change in changes.items():
             if change:
                 counts.change(id_, change)
         if len(counts) > _MAX_GROWTH * _MAX_BLOCKS:
             raise ChangesUnavailable
-        return loaded
+        self._counts, self._time = counts, read_until
 
-    async def _load(self) -> _Loaded:
-        started, now = time.monotonic(), await self._commands.now()
-        size = await self._block_size(now)
-        found = await self._commands.run(_count_blocks(self._collection, size), now)
-        counts = {group["_id"]: group["records"] for group in found.records}
-        if None in counts:
-            raise ChangesUnavailable
-        stream = IdChanges(self._commands.database, self._collection, now)
-        return _Loaded(BlockCounts(size, counts), stream, time.monotonic() - started)
+    async def _changes(self, total: int, until: Timestamp) -> tuple[Mapping[int, int], Timestamp]:
+        """Return by how much the number of records has changed, by id, up to a time or later."""
+        changes, count = Counter[int](), 0
+        while True:
+            events, time_ = await self._stream.read(self._time, _AWAIT_MILLISECONDS)
+            for event in events:
+                id_ = event["documentKey"]["_id"] if event["operationType"] in _CHANGES else None
+                if not isinstance(id_, int):
+                    raise ChangesUnavailable
+                changes[id_] += _CHANGES[event["operationType"]]
+            # A batch of so many events may end within a transaction.
+            if time_ >= until and len(events) < _BATCH_SIZE:
+                return changes, time_
+            count += len(events)
+            if count > _MIN_EVENTS + total // _RECORDS_PER_EVENT:
+                raise ChangesUnavailable
 
-    async def _block_size(self, now: Timestamp) -> int:
-        integers, ends = {"_id": {"$type": ["int", "long"]}}, list[int]()
-        for direction in (1, -1):
-            sort = {"_id": direction}
-            command = find_command(self._collection, integers, projection(()), sort=sort, limit=1)
-            found = await self._commands.run(command, now)
-            ends += [record["_id"] for record in found.records]
-        if not ends:
-            return 1 << _MIN_BLOCK_BITS
-        least, greatest = ends
-        bits = ((greatest - least) // _MAX_BLOCKS).bit_length()
-        return 1 << max(_MIN_BLOCK_BITS, bits)
-
-    async def _forget(self) -> None:
-        loaded, self._loaded = self._loaded, None
-        if loaded:
-            await loaded.stream.close()
+    async def _load(self) -> BlockCounts:
+        """Return the counts at the time of the index."""
+        integers, sort = {ID: {"$type": ["int", "long"]}}, {ID: -1}
+        command = find_command(self._collection, integers, projection(()), sort=sort, limit=1)
+        last = (await self._commands.run(command, self._time)).records
+        bits = (last[0][ID] // _MAX_BLOCKS).bit_length() if last else 0
+        size = 1 << max(_MIN_BLOCK_BITS, bits)
+        found = await self._commands.run(_count_blocks(self._collection, size), self._time)
+        return BlockCounts(size, {group[ID]: group["records"] for group in found.records})
 
 
 def _count_blocks(collection: str, size: int) -> Command:
-    """Return the command that counts the records of each block by its first id.
-
-    Those whose ids are not integers are counted by None.
-    """
-    remainder = {"$mod": ["$_id", size]}  # has the sign of the id
-    start = {"$subtract": ["$_id", {"$mod": [{"$add": [remainder, size]}, size]}]}
-    is_integer = {"$in": [{"$type": "$_id"}, ["int", "long"]]}
-    group = {"_id": {"$cond": [is_integer, start, None]}, "records": {"$sum": 1}}
-    stages: list[Stage] = [{"$sort": {"_id": 1}}, {"$group": group}]
+    """Return the command that counts the records of each block by its first id."""
+    remainder = {"$mod": [f"${ID}", size]}  # has the sign of the id
+    start = {"$subtract": [f"${ID}", {"$mod": [{"$add": [remainder, size]}, size]}]}
+    stages: list[Stage] = [{"$sort": {ID: 1}}, {"$group": {ID: start, "records": {"$sum": 1}}}]
     return aggregate_command(collection, stages, 2 * _MAX_BLOCKS, maxTimeMS=_LOAD_MILLISECONDS)
-
-
-def _result_at(loaded: _Loaded, position: IdPosition) -> PositionResult:
-    total, place = loaded.counts.total, None
-    if position.offset < total:
-        is_reversed = position.descending
-        place = loaded.counts.place(total - 1 - position.offset if is_reversed else position.offset)
-    return PositionResult(total, loaded.stream.time, place)

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 from bson.timestamp import Timestamp
 
@@ -17,7 +17,7 @@ from registry.model.record import Record
 from registry.model.stored_fields import ID
 from registry.storage.errors import QueryTimeout, translated_errors
 from registry.storage.reads.collection_query import CollectionQuery, position_of
-from registry.storage.reads.id_index import IdPosition, Place
+from registry.storage.reads.id_index import Place
 from registry.storage.reads.query_plans import MAX_OFFSET
 from registry.storage.reads.related_reads import (
     MAX_BATCH,
@@ -26,9 +26,6 @@ from registry.storage.reads.related_reads import (
     read_page,
     with_linked_ids,
 )
-from registry.storage.records import Conditions
-
-_Result = TypeVar("_Result")
 
 _AddCopies: TypeAlias = Callable[[list[Record]], Awaitable[list[Record]]]
 
@@ -37,8 +34,6 @@ CHUNK = 1_000
 
 _MAX_TOTAL_IDS = 500_000
 """Ids in the conditions of a total: each takes up to 18 bytes of a command of at most 16 MiB."""
-
-_MIN_INT64, _MAX_INT64 = -(2**63), 2**63 - 1
 
 
 class Listing:
@@ -77,10 +72,15 @@ class Listing:
         So callers must not modify the records.
         """
         query = self._query
-        key = *query.key, page, query.reader.time
-        load = query.reads.pages.load(key, partial(self._window, page))
-        is_limited = isinstance(page, NumberedPage) or query.plan.is_heavy()
-        window, query.reader.time = await (self._in_time(load) if is_limited else load)
+        key, seconds = (*query.key, page, query.reader.time), query.reads.total_seconds
+        try:
+            async with asyncio.timeout(seconds) as limit:  # also of the wait for an equal page
+                load = partial(self._window, page)
+                window, query.reader.time = await query.reads.pages.load(key, load)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise QueryTimeout(seconds) from error
         return window
 
     async def _query_by_ids(self) -> CollectionQuery:
@@ -119,17 +119,6 @@ class Listing:
             query.require_valid(records)
             yield await self._add_copies(records)
 
-    async def _in_time(self, load: Awaitable[_Result]) -> _Result:
-        """Limit the time of a page, also of the wait for an equal one that is in progress."""
-        seconds = self._query.reads.total_seconds
-        try:
-            async with asyncio.timeout(seconds) as limit:
-                return await load
-        except TimeoutError as error:
-            if not limit.expired():
-                raise
-            raise QueryTimeout(seconds) from error
-
     async def _window(self, page: Page) -> tuple[Window, Timestamp | None]:
         with translated_errors(self._query.reads.seconds):
             query = await self._query_by_ids()
@@ -161,67 +150,46 @@ async def _keyset_page(query: CollectionQuery, page: CursorPage) -> Window:
 
 async def _numbered_page(query: CollectionQuery, page: NumberedPage) -> Window:
     """Return a page, read by skipping few records, and the total if it is requested."""
-    offset, total, place = (page.number - 1) * page.size, None, None
-    if page.total or offset > MAX_OFFSET:
-        if not query.filters and not query.reader.time:
-            index = query.reads.id_indexes[query.resource_type.type]
-            position = IdPosition(offset, query.order[0].descending)
-            if query.is_by_id and (expected := index.expected(position)):
-                window = await _counted_page(query, page, expected.total, expected.place)
-                if query.reader.time == expected.time:
-                    return window
-                query.reader.time = None
-            if found := await index.read(position):
-                total, query.reader.time, place = found
-        if total is None and page.total:
-            total = await _total(query)
-    if total is not None:
-        return await _counted_page(query, page, total, place)
-    following = await _read_at(query, page.size + 1, offset)
+    offset, descending = (page.number - 1) * page.size, query.order[0].descending
+    is_indexed = not query.filters and not query.reader.time
+    if is_indexed and (page.total or offset > MAX_OFFSET):
+        index = query.reads.id_indexes[query.resource_type.type]
+        if query.is_by_id and (ids := index.expected(offset, descending=descending)):
+            window = await _counted_page(query, page, ids.total, ids.place)
+            if query.reader.time == ids.time:
+                return window
+            query.reader.time = None
+        if ids := await index.read(offset, descending=descending):
+            query.reader.time = ids.time
+            return await _counted_page(query, page, ids.total, ids.place)
+    if page.total:
+        return await _counted_page(query, page, await _total(query))
+    following = await _read_at(query, query.order, page.size + 1, offset)
     return Window(following[: page.size], len(following) > page.size)
 
 
 async def _counted_page(
-    query: CollectionQuery, page: NumberedPage, total: int, place: Place | None
+    query: CollectionQuery, page: NumberedPage, total: int, place: Place | None = None
 ) -> Window:
     """Return a page. place: of its first record in the order of the ids, if it is known."""
-    offset = (page.number - 1) * page.size
+    offset, order = (page.number - 1) * page.size, query.order
     size, after = min(page.size, total - offset), max(0, total - offset - page.size)
-    if size <= 0:
-        records = []
-    elif place and query.is_by_id:
-        records = await _read_from(query, place, size)
-    elif offset <= after:
-        records = await _read_at(query, size, offset)
-    else:
-        records = await _read_at(query, size, after, backwards=True)
+    records: list[Record] = []
+    if size > 0 and place and query.is_by_id:
+        start = {ID: {"$lte" if order[0].descending else "$gte": place.start}}
+        async with query.admitted(is_heavy=query.plan.is_heavy(place.skipped)):
+            records = await query.read_first([start], order, size, place.skipped)
+    elif size > 0 and offset <= after:
+        records = await _read_at(query, order, size, offset)
+    elif size > 0:
+        records = (await _read_at(query, _reversed(order), size, after))[::-1]
     return Window(records, after > 0, total=total if page.total else None)
 
 
-async def _read_at(
-    query: CollectionQuery, size: int, offset: int, *, backwards: bool = False
-) -> list[Record]:
-    """Return the records that follow the first ones, or precede the last ones if `backwards`."""
-    order = _reversed(query.order) if backwards else query.order
+async def _read_at(query: CollectionQuery, order: Order, size: int, offset: int) -> list[Record]:
+    """Return the records that follow the first ones in an order."""
     async with query.admitted(is_heavy=query.plan.is_heavy(offset)):
-        records = await read_page(query, order, size, offset=offset)
-    return records[::-1] if backwards else records
-
-
-async def _read_from(query: CollectionQuery, place: Place, size: int) -> list[Record]:
-    """Return the records from a place on, in the order of the ids."""
-    conditions: Conditions = []
-    # There is nothing beyond the ends of the range of integers.
-    if query.order[0].descending:
-        skip = place.after
-        if place.last < _MAX_INT64:
-            conditions = [{ID: {"$lt": place.last + 1}}]
-    else:
-        skip = place.before
-        if place.first > _MIN_INT64:
-            conditions = [{ID: {"$gt": place.first - 1}}]
-    async with query.admitted(is_heavy=query.plan.is_heavy(skip)):
-        return await query.read_first(conditions, query.order, size, skip)
+        return await read_page(query, order, size, offset=offset)
 
 
 def _reversed(order: Order) -> Order:

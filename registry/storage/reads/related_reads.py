@@ -197,49 +197,41 @@ class _RelatedOrder:
         Raises PyMongoError.
         """
         limit = _RECORDS_PER_RESULT * (size + _EXTRA_TARGETS)
-        if position:
-            async for records in self._rest(position, limit):
-                yield records
+        after = beyond(self._own_key, position[-1]) if position else ()
         async for targets in self._target_batches(position[:-1], size):
-            async for records in self._linked(targets, None, limit):
+            async for records in self._linked(targets, after, limit):
                 yield records
-
-    async def _rest(self, position: Position, limit: int) -> AsyncGenerator[list[Record]]:
-        """Yield the records after a position that link to the same target."""
-        targets = [_UNLINKED]
-        if not _is_unlinked(position[:-1]):
-            there = [equal(*pair) for pair in zip(self._order, position, strict=False)]
-            targets = await self._targets.read_first(there, self._order, 1)
-        async for records in self._linked(targets, position[-1], limit):
-            yield records
+            after = ()
 
     async def _target_batches(self, place: Position, size: int) -> AsyncGenerator[list[Record]]:
-        """Yield all targets after a place in batches, with _UNLINKED.
+        """Yield the target at a place by itself, then all targets after it in batches.
 
         If the first batch has too few records, only targets that have any are read after it,
         unless there are many of these.
         """
-        unlinked = [] if self._parts else [_UNLINKED]
-        first, last = ([], unlinked) if self._own_key.descending else (unlinked, [])
-        if place:
-            first = []
-            if _is_unlinked(place):
-                if self._own_key.descending:
-                    return
-                place = ()
-        conditions = await self._conditions()
-        number, is_first = size + _EXTRA_TARGETS, True
-        while True:
-            targets = await self._targets.read_after(conditions, self._order, place, number)
-            if len(targets) < number:
-                yield [*first, *targets, *last]
+        is_last, has_unlinked = self._own_key.descending, not self._parts
+        if place and place[-1] is None:
+            yield [_UNLINKED]
+            if is_last:
                 return
-            yield [*first, *targets]
-            if is_first:
-                is_first = False
-                conditions += await self._having_records()
-            first, place = [], position_of(targets[-1], self._order)
+            place = ()
+        elif place:
+            there = [equal(*pair) for pair in zip(self._order, place, strict=True)]
+            yield await self._targets.read_first(there, self._order, 1)
+        elif has_unlinked and not is_last:
+            yield [_UNLINKED]
+        conditions, number = await self._conditions(), size + _EXTRA_TARGETS
+        targets = await self._targets.read_after(conditions, self._order, place, number)
+        yield targets
+        if len(targets) == number:
+            conditions += await self._having_records()
+        while len(targets) == number:
+            place = position_of(targets[-1], self._order)
             number = min(2 * number, max(number, MAX_BATCH))
+            targets = await self._targets.read_after(conditions, self._order, place, number)
+            yield targets
+        if has_unlinked and is_last:
+            yield [_UNLINKED]
 
     async def _conditions(self) -> list[Mapping[str, Any]]:
         """Return the conditions on targets: filters, and those on the foreign key."""
@@ -261,58 +253,36 @@ class _RelatedOrder:
         return [] if ids is None else [{ID: {"$in": sorted(ids)}}]
 
     async def _linked(
-        self, targets: Sequence[Record], after: int | None, limit: int
+        self, targets: Sequence[Record], after: Conditions, limit: int
     ) -> AsyncGenerator[list[Record]]:
         """Yield the records that link to targets, at most so many at a time.
 
-        after: the id of a record of the first target; only later ones of that target are read.
+        after: conditions on the records. If targets have too many records, they are divided.
         """
-        most = len(targets)
+        key = self._foreign_key
+        order = replace(self._own_key, stored_name=key), self._own_key
+        linked = {key: {"$in": [target[ID] for target in targets]}}
         while targets:
-            batch = targets[: most if after is None else 1]
-            groups, complete = await self._read_linked(batch, after, limit)
-            read, targets, after = batch[:complete], targets[complete:], None
-            if complete < len(batch) and (begun := groups.get(batch[complete][ID])):
-                read, after = batch[: complete + 1], begun[-1][ID]
+            conditions = [*self._query.conditions, linked, *after]
+            found = await self._query.read(conditions, order, limit)
+            if len(found) == limit and len(targets) > 1:
+                half = len(targets) // 2
+                for some in (targets[:half], targets[half:]):
+                    async for records in self._linked(some, after, limit):
+                        yield records
+                return
+            self._query.require_valid(found)
+            groups: dict[int | None, list[Record]] = {}
+            for record in found:
+                groups.setdefault(record.get(key), []).append(record)
             yield [
                 {**record, RELATED: {self._name: target}}
-                for target in read
+                for target in targets
                 for record in groups.get(target[ID], ())
             ]
-            most = 2 * most if read else max(1, most // _RECORDS_PER_RESULT)
-
-    async def _read_linked(
-        self, targets: Sequence[Record], after: int | None, limit: int
-    ) -> tuple[dict[int | None, list[Record]], int]:
-        """Return records by target, and the number of the first targets that have all of theirs.
-
-        If the limit is too low for all, the next one has none, or the first ones in order.
-        """
-        key, by_id = self._foreign_key, self._own_key
-        ids = [target[ID] for target in targets]
-        following = [] if after is None else beyond(by_id, after)
-        conditions = [*self._query.conditions, {key: {"$in": ids}}, *following]
-        order = replace(by_id, stored_name=key), by_id
-        found = await self._query.read(conditions, order, limit)
-        self._query.require_valid(found)
-        groups: dict[int | None, list[Record]] = {}
-        for record in found:
-            groups.setdefault(record.get(key), []).append(record)
-        if len(found) < limit:
-            return groups, len(ids)
-        *_, last = groups
-        ordered = sorted(ids, key=_null_first, reverse=by_id.descending)
-        incomplete = set(ordered[ordered.index(last) :])
-        return groups, next(number for number, id_ in enumerate(ids) if id_ in incomplete)
-
-
-def _null_first(id_: int | None) -> tuple[bool, int]:
-    return id_ is not None, id_ or 0
-
-
-def _is_unlinked(place: Position) -> bool:
-    """Whether a place among the targets is that of _UNLINKED. place: ends with the id."""
-    return place[-1] is None
+            if len(found) < limit:
+                return
+            after = beyond(self._own_key, found[-1][ID])
 
 
 async def with_linked_ids(query: CollectionQuery, limit: int) -> CollectionQuery:

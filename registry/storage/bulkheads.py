@@ -115,7 +115,7 @@ class Bulkhead:
             self._of_client[client] -= 1
             if not self._of_client[client]:
                 del self._of_client[client]
-        while self._free and (admitted := self._first_admitted()):
+        while self._waiting and self._free and (admitted := self._first_admitted()):
             place, client = admitted
             del self._waiting[place]
             self._occupy(client)

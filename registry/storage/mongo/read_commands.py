@@ -1,9 +1,8 @@
 """Read commands: each shows the database at one point in time (read concern "snapshot")."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from bson.timestamp import Timestamp
@@ -83,8 +82,11 @@ class ReadCommands:
         self.database = database
         self._codec_options = database.codec_options
         self._client: MongoClient[dict[str, Any]] = database.client.delegate
-        self._latest = _LatestSnapshot(database)
         self._sessions = SessionPool(database)
+        # The read concern that shows all acknowledged writes, and what it was confirmed for.
+        self._latest: Mapping[str, Any] = {}
+        self._topology: TopologyDescription | None = None
+        self._primary: _Primary | None = None
 
     async def close(self) -> None:
         """End the sessions."""
@@ -95,17 +97,32 @@ class ReadCommands:
     ) -> ReadResult:
         """Return all records that a command finds."""
         command.setdefault("maxTimeMS", _LOOKUP_MILLISECONDS)
-        client, latest = self._client, self._latest
-        while time is None:
-            topology = client.topology_description
-            if topology is not latest.topology:
-                await latest.confirm(topology)
-            result = await self._run(command, latest.read_concern, session)
-            after = client.topology_description
-            if after is topology or _primary_of(after) == _primary_of(topology):
-                return result
+        while True:
+            topology = self._client.topology_description
+            if time is None and topology is not self._topology:
+                await self._confirm(topology)
+            command["readConcern"] = self._latest if time is None else _read_concern_at(time)
+            reply = await self._send(command, session)
+            after = self._client.topology_description
+            if time or after is topology or _primary_of(after) == _primary_of(topology):
+                break
             # Elected meanwhile: the former primary may not have known of the latest writes.
-        return await self._run(command, _read_concern_at(time), session)
+        # A cursor of motor takes a call for each record: 100 us more CPU for a batch of 32 reads,
+        # 400 us for one of 12 pages.
+        cursor: dict[str, Any] = reply["cursor"]
+        # Without a time if there is no such collection, for example because it was dropped.
+        time = cursor.get("atClusterTime") or time or reply["operationTime"]
+        if not cursor["id"]:
+            return ReadResult(cursor["firstBatch"], time)
+        # Too large for one reply.
+        kill = {"killCursors": next(iter(command.values())), "cursors": [cursor["id"]]}
+        await self.database.command(kill)
+        opened = await self.stream(command, time, session)
+        opened.batch_size(ONE_BATCH)
+        records: list[Record] = []
+        while some := await opened.to_list(ONE_BATCH):
+            records += some
+        return ReadResult(records, time)
 
     async def stream(
         self, command: Command, time: Timestamp, session: Session | None = None
@@ -146,37 +163,40 @@ class ReadCommands:
         """Whether the database is on a cluster of shards."""
         return self._client.topology_description.topology_type_name in {"Sharded", "LoadBalanced"}
 
-    async def _run(
-        self, command: Command, read_concern: Mapping[str, Any], session: Session | None
-    ) -> ReadResult:
-        """Return the records that a command finds, which is sent again if its connection is lost.
+    async def _send(self, command: Command, session: Session | None = None) -> dict[str, Any]:
+        """Return the reply to a command, which is sent again if its connection is lost."""
+        is_repeated = False
+        while True:
+            try:
+                sent = self.database.command(
+                    command, codec_options=self._codec_options, session=session
+                )
+                return await observed(next(iter(command)), sent)
+            except (ServerSelectionTimeoutError, NetworkTimeout):
+                raise  # the time to wait is over
+            except ConnectionFailure:
+                if is_repeated:
+                    raise
+            except OperationFailure as error:
+                if is_repeated or error.code != SNAPSHOT_UNAVAILABLE:
+                    raise
+            is_repeated = True
 
-        A cursor of motor takes a call for each record: 100 us more CPU for a batch of 32 reads, 400
-        us for one of 12 pages.
+    async def _confirm(self, topology: TopologyDescription) -> None:
+        """Let `latest` show all acknowledged writes also after an election.
+
+        A snapshot of a new primary may be older than the writes that its predecessor acknowledged,
+        until the majority confirms the election. So the first read from a primary is preceded by
+        `hello`, and snapshots are not older than what it had written then. A mongos has no
+        election; it knows of the writes that services have sent through it, and of others with a
+        delay.
         """
-        command["readConcern"] = read_concern
-        verb, options = next(iter(command)), self._codec_options
-
-        def send() -> Awaitable[dict[str, Any]]:
-            sent = self.database.command(command, codec_options=options, session=session)
-            return observed(verb, sent)
-
-        reply = await _send_repeatedly(send)
-        cursor: dict[str, Any] = reply["cursor"]
-        time: Timestamp | None = cursor.get("atClusterTime")
-        if time is None:  # there is no such collection, for example because it was dropped
-            time = read_concern.get("atClusterTime", reply["operationTime"])
-        if not cursor["id"]:
-            return ReadResult(cursor["firstBatch"], time)
-        # Too large for one reply.
-        kill = {"killCursors": command[verb], "cursors": [cursor["id"]]}
-        await self.database.command(kill)
-        opened = await self.stream(command, time, session)
-        opened.batch_size(ONE_BATCH)
-        records: list[Record] = []
-        while some := await opened.to_list(ONE_BATCH):
-            records += some
-        return ReadResult(records, time)
+        primary = _primary_of(topology)
+        if primary != self._primary:
+            written = (await self._send({"hello": 1})).get("lastWrite")
+            after = {"afterClusterTime": written["opTime"]["ts"]} if written else {}
+            self._latest, self._primary = {"level": "snapshot", **after}, primary
+        self._topology = topology
 
 
 class SnapshotReader:
@@ -229,52 +249,9 @@ class SnapshotReader:
             await cursor.close()
 
 
-class _LatestSnapshot:
-    """The read concern that shows all acknowledged writes, also right after an election.
-
-    A snapshot of a new primary may be older than the writes that its predecessor acknowledged,
-    until the majority confirms the election. So the first read from a primary is preceded by
-    `hello`, and snapshots are not older than what it had written then. A mongos has no election; it
-    knows of the writes that services have sent through it, and of others with a delay.
-
-    topology: what the driver knew of the servers when `read_concern` was confirmed.
-    """
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._primary: _Primary | None = None
-        self.topology: TopologyDescription | None = None
-        self.read_concern: Mapping[str, Any] = {}
-
-    async def confirm(self, topology: TopologyDescription) -> None:
-        """Let `read_concern` be that for reads from the primary of a topology."""
-        primary = _primary_of(topology)
-        if primary != self._primary:
-            hello = await _send_repeatedly(partial(self._database.command, "hello"))
-            written = hello.get("lastWrite")
-            after = {"afterClusterTime": written["opTime"]["ts"]} if written else {}
-            self.read_concern = {"level": "snapshot", **after}
-            self._primary = primary
-        self.topology = topology
-
-
 def _primary_of(topology: TopologyDescription) -> _Primary:
     servers = topology.server_descriptions().values()
     return [(one.address, one.election_id) for one in servers if one.is_writable]
-
-
-async def _send_repeatedly(send: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
-    """Send a command, and once more if it may then succeed at once: if its connection is lost."""
-    try:
-        return await send()
-    except (ServerSelectionTimeoutError, NetworkTimeout):
-        raise  # the time to wait is over
-    except ConnectionFailure:
-        return await send()
-    except OperationFailure as error:
-        if error.code != SNAPSHOT_UNAVAILABLE:
-            raise
-        return await send()
 
 
 def _read_concern_at(time: Timestamp) -> Mapping[str, Any]:

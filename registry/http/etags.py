@@ -5,6 +5,7 @@ from hashlib import sha256
 
 from aiohttp import hdrs, web
 
+from registry.jsonapi.changes import Versions
 from registry.jsonapi.error_types import PreconditionFailed
 from registry.model.record import Record, version_of
 from registry.model.resource_type import ResourceType
@@ -45,15 +46,21 @@ def _check(resource: ResourceType, id_: int, version: int, digest: str) -> str:
     return sha256(text.encode()).hexdigest()[:_CHECK_DIGITS]
 
 
-def named_versions(
-    request: web.Request, header: str, resource: ResourceType, id_: int
-) -> frozenset[int] | None:
-    """Return the versions of a resource whose tags a header has; None if it is `*`.
+def preconditions(
+    request: web.Request, resource: ResourceType, id_: int
+) -> tuple[Versions, Versions]:
+    """Return the versions of a resource that `If-Match` allows, and that `If-None-Match` excludes.
 
-    header: `If-Match`, whose tags are compared strongly, so that weak ones match no version, or
-    `If-None-Match` (RFC 9110, 13.1). Tags of other resources, and those that the service did not
-    create, match no version.
+    Tags of `If-Match` are compared strongly, so that weak ones match no version (RFC 9110, 13.1).
+    Neither do tags of other resources, nor those that the service did not create.
     """
+    is_restricted = hdrs.IF_MATCH in request.headers
+    allowed = _versions(request, hdrs.IF_MATCH, resource, id_) if is_restricted else None
+    return allowed, _versions(request, hdrs.IF_NONE_MATCH, resource, id_)
+
+
+def _versions(request: web.Request, header: str, resource: ResourceType, id_: int) -> Versions:
+    """Return the versions whose tags a header has; None if it is `*`."""
     tags = _tags(request, header)
     if tags is None:
         return None

@@ -10,7 +10,7 @@ from registry.model.record import LinkedIds
 from registry.model.resource_type import Relationship, ResourceType
 
 Versions: TypeAlias = frozenset[int] | None
-"""The versions that a resource may have in order to be written; None for any."""
+"""Versions of a resource; None for any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +91,10 @@ class Write:
     """One write to one resource: a request, or one of its atomic operations.
 
     target: the resource; a negative id is a placeholder for a resource that a write of the same
-    request creates. versions: those the resource may have. position: of the resource object in the
-    document. is_shown: whether the response shows the resource. shows_related: whether it shows
-    related resources too, as of the commit. merges: whether it is sent to add a resource, or
-    to update one that has the value of a unique attribute.
+    request creates. versions, excluded: those that the resource may have, and those that it must
+    not have. position: of the resource object in the document. is_shown: whether the response shows
+    the resource. shows_related: whether it shows related resources too, as of the commit. merges:
+    whether it is sent to add a resource, or to update one that has the value of a unique attribute.
     """
 
     verb: Verb
@@ -102,10 +102,16 @@ class Write:
     target: Identifier
     change: Change = NO_CHANGE
     versions: Versions = None
+    excluded: Versions = frozenset()
     position: DocumentPosition = DATA
     is_shown: bool = True
     shows_related: bool = False
     merges: bool = False
+
+    def allows(self, version: int) -> bool:
+        """Return whether the resource may have this version."""
+        is_named = self.versions is None or version in self.versions
+        return is_named and self.excluded is not None and version not in self.excluded
 
     @property
     def size(self) -> int:

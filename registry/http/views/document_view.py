@@ -1,7 +1,6 @@
 """The base classes of the views of documents: dispatching, reading requests, responding."""
 
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar, TypeAlias, TypeVar
@@ -12,12 +11,7 @@ from registry.compound.include_resolver import resolve
 from registry.http.access_control import AUTHENTICATOR, PRINCIPAL, bearer_token
 from registry.http.app_keys import DEADLINES, GRAPH, PROXIES, REPOSITORY, SETTINGS
 from registry.http.compression import GZIP, compresses, gzipped
-from registry.http.etags import (
-    GZIP_SUFFIX,
-    is_current,
-    make_etag,
-    named_versions,
-)
+from registry.http.etags import GZIP_SUFFIX, is_current, make_etag, preconditions
 from registry.http.idempotency_header import idempotency_key
 from registry.http.preferences import Preferences, read_preferences
 from registry.http.request_body import read_body
@@ -34,12 +28,7 @@ from registry.jsonapi.authorization import (
 from registry.jsonapi.changes import NO_CHANGE, Change, Identifier, Verb, Write
 from registry.jsonapi.documents import PLAIN, encode_document, written_linkage
 from registry.jsonapi.error_objects import ErrorCollector
-from registry.jsonapi.error_types import (
-    InvalidMerge,
-    InvalidPreference,
-    NotFound,
-    PreconditionFailed,
-)
+from registry.jsonapi.error_types import InvalidMerge, InvalidPreference, NotFound
 from registry.jsonapi.query import (
     NO_PARAMETERS,
     Query,
@@ -50,17 +39,11 @@ from registry.jsonapi.query import (
 from registry.jsonapi.resource_objects import path_of, resource_objects
 from registry.model.attributes.identifier import parse_id
 from registry.model.graph import Graph
-from registry.model.record import Record, version_of
+from registry.model.record import Record
 from registry.model.resource_type import Relationship, ResourceType
 from registry.offloading import MAX_INLINE_BYTES, offload, pause
 from registry.protocol import MEDIA_TYPE
-from registry.storage import (
-    Bulkhead,
-    IdempotencyKey,
-    Snapshot,
-    VersionConflict,
-    WriteResult,
-)
+from registry.storage import Bulkhead, IdempotencyKey, Snapshot, WriteResult
 
 Encoded: TypeAlias = tuple[bytes, str]
 """A document and its entity tag."""
@@ -305,45 +288,18 @@ class ResourceView(DocumentView):
     ) -> WriteResult:
         """Write the resource or its links if the preconditions hold, and return the result.
 
-        `If-Match` precedes `If-None-Match` (RFC 9110, 13.2.2). Raises PreconditionFailed or
-        VersionConflict if one of them is false, InvalidPreference if the request is a trial, and
-        what the repository raises.
+        Raises InvalidPreference if the request is a trial, and what the repository raises:
+        VersionConflict for the preconditions.
         """
         if read_preferences(self.request).rolls_back:
             raise InvalidPreference
         resource, id_ = self.resource, self.resource_id
-        versions = None
-        if hdrs.IF_MATCH in self.request.headers:
-            versions = named_versions(self.request, hdrs.IF_MATCH, resource, id_)
-        excluded = named_versions(self.request, hdrs.IF_NONE_MATCH, resource, id_)
+        allowed, excluded = preconditions(self.request, resource, id_)
         target = Identifier(id_, str(id_), None)
-        write = Write(verb, resource, target, change, shows_related=shows_related)
-        write = write.written_by(self.author)
-        if versions is not None and excluded is not None:
-            versions -= excluded
-        if excluded is None or (excluded and versions is None):
-            return await self._write_unless_excluded(write, excluded, key)
-        return await self._write(replace(write, versions=versions), key)
-
-    async def _write_unless_excluded(
-        self, write: Write, excluded: frozenset[int] | None, key: IdempotencyKey | None
-    ) -> WriteResult:
-        """Write the resource if its version is not excluded; None excludes any.
-
-        A write can require versions only, so it requires the one that was read, and is repeated
-        with the next one if another request has changed the resource meanwhile. Raises
-        PreconditionFailed, and what the repository raises.
-        """
-        while True:
-            record = await self.repository.snapshot().get(self.resource, self.resource_id)
-            current = version_of(record)
-            if excluded is None or current in excluded:
-                raise PreconditionFailed
-            with suppress(VersionConflict):
-                return await self._write(replace(write, versions=frozenset({current})), key)
-
-    async def _write(self, write: Write, key: IdempotencyKey | None) -> WriteResult:
-        (result,) = await self.repository.write([write], key)
+        write = Write(
+            verb, resource, target, change, allowed, excluded, shows_related=shows_related
+        )
+        (result,) = await self.repository.write([write.written_by(self.author)], key)
         return result
 
     async def respond_with_resource(

@@ -308,7 +308,7 @@ class UnitOfWork:
         before = self._records.get(key)
         if write.verb is not Verb.ADD and before is None:
             raise RecordNotFound.by_identifiers(resource.type, [write.target])
-        if write.versions is not None and version_of(before or {}) not in write.versions:
+        if not write.allows(version_of(before or {})):
             raise VersionConflict
         if write.verb is Verb.ADD and before is not None:
             raise IdTaken

@@ -12,13 +12,13 @@ import struct
 from time import perf_counter
 from typing import Any, cast
 
-from aiohttp import web
+from aiohttp import EMPTY_PAYLOAD, StreamReader, web
 from aiohttp.web_protocol import _ErrInfo
 
-from registry.http.error_responses import error_response, raw_error_response
-from registry.http.limits import FieldsLimit, FieldsTooLarge, Limits
+from registry.http.error_responses import error_response
+from registry.http.limits import Limits
 from registry.http.request_recorder import RequestRecorder
-from registry.http.responses import new_request_id
+from registry.jsonapi.error_objects import ApiError
 from registry.jsonapi.error_types import HeaderFieldsTooLarge, MalformedRequest, RequestTimeout
 
 _MAX_WAITING = 2
@@ -46,18 +46,20 @@ class Connection(web.RequestHandler):
 
     A connection that its client has half-closed, or whose server stops, ends only after the
     responses to all requests that have arrived on it. recorder: records requests at their end.
-    closes_with_client: whether the response has no end, so that the client has left when it
-    half-closes the connection.
+    started, body: of the request that was taken last. closes_with_client: whether the response has
+    no end, so that the client has left when it half-closes the connection.
     """
 
     __slots__ = (
-        "_fields_limit",
+        "_body_bytes",
+        "_fields_bytes",
         "_half_closed",
         "_head_timer",
         "_idle_timer",
         "_limits",
         "_recorder",
         "_send_timer",
+        "body",
         "closes_with_client",
         "is_ending",
         "started",
@@ -75,12 +77,12 @@ class Connection(web.RequestHandler):
             auto_decompress=False,
             access_log=None,  # type: ignore[arg-type] # None turns it off: `record` replaces it
         )
-        # `_parser` is declared as one of aiohttp's, whose other methods are not called.
-        self._fields_limit = FieldsLimit(cast(Any, self._parser), limits.fields_bytes)
-        self._parser = cast(Any, self._fields_limit)
         self._limits = limits
         self._recorder = recorder
-        self.started = 0.0  # when the request in progress was taken; 0 if there is none
+        self.started = 0.0  # 0 if there is no request in progress
+        self.body: StreamReader = EMPTY_PAYLOAD
+        self._body_bytes = 0  # what had arrived of a body when fields were counted last
+        self._fields_bytes: int | None = None  # since then; None before the end of the target
         self._head_timer: asyncio.TimerHandle | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
         self._send_timer: asyncio.TimerHandle | None = None
@@ -142,20 +144,16 @@ class Connection(web.RequestHandler):
             self.transport.resume_reading()
 
     def data_received(self, data: bytes) -> None:
-        """Parse what has arrived, and limit the time until a head is complete."""
+        """Parse what has arrived, unless a head was refused."""
         for start in range(0, len(data) or 1, _MAX_PIECE):
-            super().data_received(data[start : start + _MAX_PIECE])
-        if self._current_request is not None:
-            self._fail_broken_body(self._current_request)
-        # aiohttp has no limit on the time between the first byte of a head and the last.
-        if not self._awaits_head:
-            if self._head_timer is not None:
-                self._head_timer.cancel()
-                self._head_timer = None
-        elif self._head_timer is None:
-            self._head_timer = asyncio.get_running_loop().call_later(
-                self._limits.arrival_seconds, self._reject_slow_head
-            )
+            if self._parser is None:
+                return
+            piece, before = data[start : start + _MAX_PIECE], self._request_count
+            super().data_received(piece)
+            if self._request_count == before:
+                self._limit_head(piece)
+            else:
+                self._end_head()
 
     def eof_received(self) -> bool:  # type: ignore[override] # aiohttp closes the connection
         """Keep the connection open while responses are due: its client may have half-closed it.
@@ -201,7 +199,7 @@ class Connection(web.RequestHandler):
             self.record(request, None)
             raise
         self.record(request, None if is_lost else response)
-        if self._fields_limit.is_exceeded and self._lingers:
+        if self._lingers and not is_lost:
             # The client reads the response only if the connection stays open while it still sends.
             await asyncio.sleep(self._limits.linger_seconds)
         return response, is_lost
@@ -214,12 +212,12 @@ class Connection(web.RequestHandler):
         message: str | None = None,
     ) -> web.StreamResponse:
         """Return the error document for a malformed request, which no middleware sees."""
-        if isinstance(exc, FieldsTooLarge):
-            exc = HeaderFieldsTooLarge(self._limits.fields_bytes)
-        elif status == 400:
+        if status == 400:
             # What follows quotes the request, which may contain an access token.
             reason = re.split(r"\n|: [a-z(]*['\"]", message or "", maxsplit=1)[0].rstrip(":. ")
             exc = MalformedRequest(f"The request is not valid HTTP: {reason}.")
+        if isinstance(exc, RequestTimeout):
+            self.started -= self._limits.arrival_seconds  # it began with the first byte of its head
         return error_response(request, exc if isinstance(exc, Exception) else RuntimeError(message))
 
     def log_exception(self, *args: Any, exc_info: Any = None, **kwargs: Any) -> None:
@@ -227,13 +225,50 @@ class Connection(web.RequestHandler):
         if not isinstance(exc_info, web.RequestPayloadError):
             super().log_exception(*args, exc_info=exc_info, **kwargs)
 
-    def _fail_broken_body(self, request: web.BaseRequest) -> None:
-        # aiohttp queues broken chunked encoding in a body as another (malformed) request, as
-        # `_ErrInfo` in `_messages`, and leaves the view waiting for the rest of the body.
-        if request.content.is_eof() or not self._messages:
-            return
-        if isinstance(self._messages[-1][0], _ErrInfo):
+    def _end_head(self) -> None:
+        """End the limits of a head, as a request has arrived."""
+        self._fields_bytes, self._body_bytes = None, self._messages[-1][1].total_bytes
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+        # aiohttp queues broken chunked encoding in a body as another (malformed) request, and
+        # leaves the view waiting for the rest of the body.
+        request = self._current_request
+        is_broken = isinstance(self._messages[-1][0], _ErrInfo)
+        if is_broken and request is not None and not request.content.is_eof():
             request.content.set_exception(web.RequestPayloadError())
+
+    def _limit_head(self, piece: bytes) -> None:
+        """Limit the size and the time of a head that may be arriving.
+
+        aiohttp limits each field and their number, which allows a head of 1 MB, and an incomplete
+        head takes twice its size in memory. Trailers of a body are counted too.
+        """
+        seconds = self._limits.arrival_seconds
+        if self._head_timer is None and self._awaits_head:
+            timeout = RequestTimeout("head", seconds)
+            loop = asyncio.get_running_loop()
+            self._head_timer = loop.call_later(seconds, self._refuse, timeout)
+        body = self._messages[-1][1] if self._messages else self.body
+        if body.total_bytes != self._body_bytes:  # it is not a head that is arriving
+            self._fields_bytes, self._body_bytes = None, body.total_bytes
+            return
+        if self._fields_bytes is None:
+            # Empty lines, of two bytes, may precede a request (RFC 9112, 2.2).
+            start = piece.find(b"\n", 2) + 1
+            self._fields_bytes = len(piece) - start if start else None
+        else:
+            self._fields_bytes += len(piece)
+        if (self._fields_bytes or 0) > self._limits.fields_bytes:
+            self._refuse(HeaderFieldsTooLarge(self._limits.fields_bytes))
+
+    def _refuse(self, error: ApiError) -> None:
+        """Respond to a head that is not complete, after the requests before it."""
+        self._parser = None  # its memory is free while the client reads the response
+        self._messages.append((_ErrInfo(error.status, error, ""), EMPTY_PAYLOAD))
+        self._request_count += 1
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     def _close_when_idle(self) -> None:
         if self._idle_timer is not None:
@@ -255,17 +290,9 @@ class Connection(web.RequestHandler):
 
     @property
     def _lingers(self) -> bool:
-        """Whether only the response to refused fields is due, while the client may still send."""
+        """Whether only the response to a refused head is due, while the client may still send."""
         is_last = not self._messages and self._current_request is None
-        return self._fields_limit.is_exceeded and is_last
-
-    def _reject_slow_head(self) -> None:
-        if self.transport is not None:
-            seconds = self._limits.arrival_seconds
-            id_, error = new_request_id(), RequestTimeout("head", seconds)
-            self.transport.write(response := raw_error_response(error, id_))
-            self._recorder.record_head_timeout(id_, self.peername, len(response), seconds)
-        self.force_close()
+        return self._parser is None and is_last
 
     def _abort_slow_reader(self) -> None:
         _log.info("A client has not read a part of its response in %g s", self._limits.send_seconds)

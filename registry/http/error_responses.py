@@ -60,23 +60,6 @@ def error_response(request: web.BaseRequest, error: Exception) -> web.Response:
     return response
 
 
-def raw_error_response(error: ApiError, id_: str) -> bytes:
-    """Return an error response as bytes, for a connection that has not received a whole head.
-
-    id_: that of the request.
-    """
-    body = encode_errors([error], id_)
-    _log.info("%s -> %d %s", id_, error.status, error, extra={"request_id": id_})
-    headers = {
-        **common_headers(id_),
-        hdrs.CONTENT_TYPE: MEDIA_TYPE,
-        hdrs.CONTENT_LENGTH: str(len(body)),
-        hdrs.CONNECTION: "close",
-    }
-    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-    return f"HTTP/1.1 {error.status} {error.title}\r\n{lines}\r\n".encode() + body
-
-
 def log_error(request: web.BaseRequest, error: Exception) -> ApiErrors:
     """Log an exception; return the errors to report."""
     reported = _api_errors(request, error)

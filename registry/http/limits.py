@@ -1,16 +1,10 @@
-"""Limits of size and time on requests and connections: their values, deadlines, header fields."""
+"""Limits of size and time on requests and connections, and deadlines."""
 
 import asyncio
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
-
-from aiohttp import StreamReader
-from aiohttp.http import HttpProcessingError, HttpRequestParser, RawRequestMessage
+from typing import Any
 
 from registry.jsonapi.error_types import ServiceUnavailable
-
-_Parsed: TypeAlias = tuple[Sequence[tuple[RawRequestMessage, StreamReader]], bool, bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,52 +79,3 @@ class Deadlines:
             del self._ends[task]
             self._late.add(task)
             task.cancel()
-
-
-class FieldsTooLarge(HttpProcessingError):
-    """The fields exceed the limit; what follows them is discarded."""
-
-
-class FieldsLimit:
-    """A parser of requests that refuses fields before all of them have arrived.
-
-    aiohttp limits each field and their number, which allows a head of 1 MB, and an incomplete head
-    takes twice its size in memory. max_bytes: without the request target, which has its own limit.
-    is_exceeded: whether fields have been refused.
-    """
-
-    def __init__(self, parser: HttpRequestParser, max_bytes: int) -> None:
-        self._parser: HttpRequestParser | None = parser
-        self._max_bytes = max_bytes
-        self._size = 0  # of what has arrived since the last request, or part of a body
-        self._has_target = False
-        self._body: StreamReader | None = None  # of the last request
-        self._body_size = 0
-        self.is_exceeded = False
-        self.pause_reading: Callable[[], None] = parser.pause_reading
-        self.message_consumed: Callable[[], None] = parser.message_consumed
-        self.set_upgraded: Callable[[bool], None] = parser.set_upgraded
-
-    def feed_data(self, data: bytes) -> _Parsed:
-        """Parse what has arrived. Raises FieldsTooLarge, or what the parser raises."""
-        if self._parser is None:
-            return (), False, b""
-        parsed = self._parser.feed_data(data)
-        if requests := parsed[0]:
-            self._body = requests[-1][1]
-        body_size = 0 if self._body is None else self._body.total_bytes
-        if requests or body_size != self._body_size:
-            self._body_size, self._size, self._has_target = body_size, 0, False
-            return parsed
-        # Empty lines, of two bytes, may precede a request (RFC 9112, 2.2).
-        start = 0 if self._has_target else data.find(b"\n", 2) + 1
-        self._has_target = self._has_target or start > 0
-        self._size += len(data) - start if self._has_target else 0
-        if self._size > self._max_bytes:
-            # The memory of the parser is free while the client reads the response.
-            self._parser = None
-            self.pause_reading = self.message_consumed = lambda: None
-            self.set_upgraded = lambda _: None
-            self.is_exceeded = True
-            raise FieldsTooLarge
-        return parsed

@@ -33,7 +33,7 @@ class TrustedProxies:
         That is the last address in `X-Forwarded-For` that is not a trusted proxy: what precedes it
         may be invented by the client.
         """
-        address = unmapped(request.remote or "")
+        address = _unmapped(request.remote or "")
         # A request that is not valid HTTP has no headers, and none of their methods either.
         if hdrs.X_FORWARDED_FOR not in request.headers or not self._trusts(address):
             return address
@@ -79,7 +79,7 @@ class TrustedProxies:
         The last value of a list: those before it may come from the client.
         """
         values = request.headers.getall(name, ())
-        if not values or not self._trusts(unmapped(request.remote or "")):
+        if not values or not self._trusts(_unmapped(request.remote or "")):
             return ""
         return values[-1].rpartition(",")[2].strip()
 
@@ -91,7 +91,7 @@ class TrustedProxies:
         return any(parsed in network for network in self._networks)
 
 
-def unmapped(address: str) -> str:
+def _unmapped(address: str) -> str:
     """Return the address of a connection, as IPv4 if that is its version."""
     mapped = address.removeprefix(_MAPPED)
     return mapped if "." in mapped else address

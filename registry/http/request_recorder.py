@@ -5,15 +5,14 @@ string or the body, so that no id, filter or attribute value is logged.
 """
 
 import logging
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from aiohttp import hdrs, web
 
 from registry.http import ACCESS_LOG
 from registry.http.access_control import PRINCIPAL
-from registry.http.proxies import TrustedProxies, unmapped
+from registry.http.proxies import TrustedProxies
 from registry.http.responses import NoResponse, request_id, trace_id
-from registry.jsonapi.error_types import RequestTimeout
 from registry.metrics.families import REQUESTS, Sample
 
 NO_ROUTE = "none"
@@ -82,27 +81,6 @@ class RequestRecorder:
             "bytes": sent,
             "client": principal.id if principal else None,
             "remote": self._proxies.client_address(request) or None,
-        }
-        _log.info(Entry(fields))
-
-    def record_head_timeout(self, id_: str, peer: Any, size: int, seconds: float) -> None:
-        """Record a request that was refused as its head had not arrived in time.
-
-        peer: the address of the client, as a socket has it. size: the bytes of the response.
-        seconds: the time limit.
-        """
-        status = RequestTimeout.status
-        REQUESTS.observe(REQUESTS.sample(NO_ROUTE, OTHER_METHOD, str(status)), seconds)
-        if self._proxies is None:
-            return
-        fields = {
-            "request_id": id_,
-            "route": NO_ROUTE,
-            "status": status,
-            "aborted": False,
-            "milliseconds": seconds * 1_000,
-            "bytes": size,
-            "remote": unmapped(peer[0]) if peer else None,
         }
         _log.info(Entry(fields))
 

@@ -176,7 +176,7 @@ class _Server(web.Server):
     def _new_request(
         self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any
     ) -> web.Request:
-        protocol.started = perf_counter()
+        protocol.started, protocol.body = perf_counter(), payload
         # A stream sends its own head, so `Connection: close` is decided when the request begins.
         # After a chunked body, aiohttp takes the last trailer for a field of the next request,
         # which may be that of another client behind a proxy.

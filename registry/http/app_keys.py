@@ -1,7 +1,5 @@
 """The application, and its keys: the objects that views and the server share."""
 
-from collections.abc import Mapping
-
 from aiohttp import web
 
 from registry.http.cors import Cors
@@ -11,15 +9,15 @@ from registry.http.limits import Deadlines, Limits
 from registry.http.proxies import TrustedProxies
 from registry.model.graph import Graph
 from registry.settings import Settings
-from registry.storage import Coalescer, Repository
+from registry.storage import Coalescer, Repository, Snapshot
 
 CORS = web.AppKey("cors", Cors)
 DEADLINES = web.AppKey("deadlines", Deadlines)
 FOLLOWERS = web.AppKey("followers", Followers)
 GRAPH = web.AppKey("graph", Graph)
 HOSTS = web.AppKey("hosts", AllowedHosts)
-LINKAGE = web.AppKey("linkage", Coalescer[tuple[tuple[bytes, str], Mapping[str, str]]])
-"""The documents of whole linkage that are being built, with their headers, by URL."""
+LINKAGE = web.AppKey("linkage", Coalescer[tuple[tuple[bytes, str], Snapshot]])
+"""The documents of whole linkage that are being built, with what they were read from, by URL."""
 
 LIMITS = web.AppKey("limits", Limits)
 NOTICE = web.AppKey("notice", str)
@@ -34,6 +32,6 @@ def new_application(settings: Settings, limits: Limits, cors: Cors) -> web.Appli
     """Return an application without routes, with all that its server needs."""
     app = web.Application()
     app[SETTINGS], app[LIMITS], app[CORS] = settings, limits, cors
-    app[PROXIES] = TrustedProxies(settings.trusted_proxy)
+    app[PROXIES] = TrustedProxies(settings.trusted_proxy, settings.public_url)
     app[HOSTS] = AllowedHosts(settings, app[PROXIES])
     return app

@@ -10,6 +10,8 @@ from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
 from aiohttp import hdrs, web
 
+from registry.http.service_urls import encoded_target
+
 _MAX_ADDRESSES = 1_024
 """For how many addresses is kept whether they are trusted."""
 
@@ -21,10 +23,17 @@ _FORWARDED_ADDRESS = re.compile(r"\s*(\[(?P<v6>[^\]]*)\]|(?P<v4>[\d.]+))(:\d+)?\
 
 
 class TrustedProxies:
-    """The reverse proxies whose `X-Forwarded` headers are used. networks: their addresses."""
+    """The reverse proxies whose `X-Forwarded` headers are used.
 
-    def __init__(self, networks: tuple[IPv4Network | IPv6Network, ...]) -> None:
+    networks: their addresses. public_url: the base URL under which clients reach the service; None
+    for the host that a request names, which was checked.
+    """
+
+    def __init__(
+        self, networks: tuple[IPv4Network | IPv6Network, ...], public_url: str | None = None
+    ) -> None:
         self._networks = networks
+        self._public_url = public_url
         self._trusts = lru_cache(_MAX_ADDRESSES)(self._is_in_networks)
 
     def client_address(self, request: web.BaseRequest) -> str:
@@ -72,6 +81,10 @@ class TrustedProxies:
         if scheme not in {"http", "https"}:
             scheme = request.scheme
         return f"{scheme}://{self.authority(request)}"
+
+    def url(self, request: web.BaseRequest) -> str:
+        """Return the URL as requested, with unsafe characters percent-encoded."""
+        return (self._public_url or self.origin(request)) + encoded_target(request)
 
     def _forwarded(self, request: web.BaseRequest, name: str) -> str:
         """Return the value that the last proxy has sent, "" if there is none or it is not trusted.

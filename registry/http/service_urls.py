@@ -1,11 +1,9 @@
-"""The paths of the service beside those of resources, and the URLs of requests."""
+"""The paths of the service beside those of resources, and the targets of requests."""
 
 import re
 from urllib.parse import quote
 
 from aiohttp import web
-
-from registry.http.proxies import TrustedProxies
 
 ROOT_PATH = "/"
 OPERATIONS_PATH = "/operations"
@@ -24,25 +22,17 @@ _STRAY_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _SAFE = "/?:@!$&'()*+,;=-._~%"
 
 
-def absolute_url(request: web.Request, public_url: str | None, proxies: TrustedProxies) -> str:
-    """Return the URL as requested, with unsafe characters percent-encoded.
-
-    public_url: the base URL under which clients reach the service; None for the host that the
-    request names, which was checked.
-    """
-    return (public_url or proxies.origin(request)) + _encoded_target(request)
-
-
 def without_trailing_slash(request: web.Request) -> str:
     """Return a relative URL that leads from the target to the same without its last slash.
 
     It cannot lead to another host, and stays right where a reverse proxy adds to the path.
     """
-    path, mark, query = _encoded_target(request).partition("?")
+    path, mark, query = encoded_target(request).partition("?")
     return f"../{path.removesuffix('/').rpartition('/')[2]}{mark}{query}"
 
 
-def _encoded_target(request: web.Request) -> str:
+def encoded_target(request: web.BaseRequest) -> str:
+    """Return path and query as requested, with unsafe characters percent-encoded."""
     target = request.raw_path
     if not target.startswith("/"):  # absolute-form (RFC 9112, 3.2.2)
         target = str(request.rel_url)

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from registry.http.idempotency_header import PATTERN
+from registry.http.write_headers import PATTERN
 from registry.jsonapi.change_events import AFTER, TYPES
 from registry.jsonapi.filter_parsing import (
     MAX_CONDITIONS,

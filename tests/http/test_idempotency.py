@@ -8,8 +8,7 @@ from multidict import CIMultiDict
 
 from registry.access.principal import Principal
 from registry.http.access_control import PRINCIPAL
-from registry.http.idempotency_header import idempotency_key
-from registry.http.preferences import Preferences
+from registry.http.write_headers import Preferences, idempotency_key
 from registry.jsonapi.error_types import InvalidIdempotencyKey
 from registry.protocol import IDEMPOTENCY_KEY
 from registry.storage.writes.idempotency import IdempotencyKey

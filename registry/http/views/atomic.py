@@ -5,9 +5,8 @@ from functools import partial
 from aiohttp import hdrs, web
 
 from registry.http.app_keys import GRAPH
-from registry.http.idempotency_header import with_replay_header
-from registry.http.preferences import read_preferences
 from registry.http.views.document_view import DocumentView
+from registry.http.write_headers import read_preferences
 from registry.jsonapi.authorization import required_by_operations
 from registry.jsonapi.changes import Verb
 from registry.jsonapi.documents import written_linkage
@@ -46,9 +45,9 @@ class AtomicView(DocumentView):
 
         size = sum(write.size for write in writes)
         body = await offload(encode, size=size)
-        response = web.Response(body=body, headers={hdrs.CONTENT_TYPE: media_type(EXTENSION)})
-        preferences.acknowledge(response)
-        return with_replay_header(response, is_replayed=results[0].is_replayed)
+        headers = preferences.acknowledge(is_replayed=results[0].is_replayed)
+        headers[hdrs.CONTENT_TYPE] = media_type(EXTENSION)
+        return web.Response(body=body, headers=headers)
 
 
 def _effect(result: WriteResult) -> Effect | None:

@@ -13,10 +13,9 @@ from registry.csv_format import CsvTable
 from registry.http.app_keys import CORS
 from registry.http.compression import MIN_BYTES, GzipWriter, compresses
 from registry.http.etags import is_current
-from registry.http.idempotency_header import with_replay_header
-from registry.http.preferences import read_preferences
 from registry.http.responses import MAX_WRITE, DocumentResponse, common_headers, request_id
 from registry.http.views.document_view import ResourceView
+from registry.http.write_headers import read_preferences
 from registry.jsonapi.authorization import required_by_change, required_by_query
 from registry.jsonapi.changes import NEW, Verb, Write
 from registry.jsonapi.content_negotiation import prefers
@@ -75,11 +74,10 @@ class CollectionView(ResourceView):
         )
         snapshot = self.repository.snapshot(result.time)
         status = 201 if result.write.verb is Verb.ADD else 200
-        response = await self.respond_with_resource(
-            result.record, query, snapshot, change, status=status
+        headers = preferences.acknowledge(is_replayed=result.is_replayed)
+        return await self.respond_with_resource(
+            result.record, query, snapshot, change, status, headers
         )
-        preferences.acknowledge(response)
-        return with_replay_header(response, is_replayed=result.is_replayed)
 
 
 def read_listing(view: ResourceView, scope: QueryScope) -> tuple[Query, CsvTable | None]:
@@ -123,8 +121,8 @@ async def respond_with_listing(
             data = array(resource_objects(resource, window.records, compound.linkage, query))
             return encode_document(data, compound, query, view.graph, links, meta)
 
-        size, position = len(window.records) + compound.size, await view.position_header(snapshot)
-        return await view.respond(encode, size, headers=position, content=content)
+        page = await view.encode(encode, len(window.records) + compound.size)
+        return await view.respond(page, snapshot, content=content)
     if is_current(view.request, None):
         return DocumentResponse(304, b"", await view.position_header(snapshot))
     async with listing.chunks(view.client) as chunks:

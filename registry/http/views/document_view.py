@@ -9,14 +9,12 @@ from aiohttp import hdrs, web
 
 from registry.compound.include_resolver import resolve
 from registry.http.access_control import AUTHENTICATOR, PRINCIPAL, bearer_token
-from registry.http.app_keys import DEADLINES, GRAPH, PROXIES, REPOSITORY, SETTINGS
+from registry.http.app_keys import DEADLINES, GRAPH, PROXIES, REPOSITORY
 from registry.http.compression import GZIP, compresses, gzipped
 from registry.http.etags import GZIP_SUFFIX, is_current, make_etag, preconditions
-from registry.http.idempotency_header import idempotency_key
-from registry.http.preferences import Preferences, read_preferences
 from registry.http.request_body import read_body
 from registry.http.responses import POSITION, DocumentResponse
-from registry.http.service_urls import absolute_url
+from registry.http.write_headers import Preferences, idempotency_key, read_preferences
 from registry.jsonapi import content_negotiation
 from registry.jsonapi.authorization import (
     Requirement,
@@ -41,7 +39,7 @@ from registry.model.attributes.identifier import parse_id
 from registry.model.graph import Graph
 from registry.model.record import Record
 from registry.model.resource_type import Relationship, ResourceType
-from registry.offloading import MAX_INLINE_BYTES, offload, pause
+from registry.offloading import MAX_INLINE_BYTES, MAX_INLINE_OBJECTS, offload, pause
 from registry.protocol import MEDIA_TYPE
 from registry.storage import Bulkhead, IdempotencyKey, Snapshot, WriteResult
 
@@ -150,7 +148,7 @@ class DocumentView(web.View):
     @property
     def url(self) -> str:
         """The absolute URL as requested."""
-        return absolute_url(self.request, self.app[SETTINGS].public_url, self.app[PROXIES])
+        return self.app[PROXIES].url(self.request)
 
     @property
     def client(self) -> str:
@@ -160,11 +158,6 @@ class DocumentView(web.View):
     async def options(self) -> web.Response:
         """Respond with the methods of this path in `Allow` (RFC 9110, 9.3.7)."""
         return web.Response(status=204, headers={hdrs.ALLOW: ", ".join(self.endpoint.handlers)})
-
-    @property
-    def is_read(self) -> bool:
-        """Whether the request reads a document."""
-        return self.request.method in {hdrs.METH_GET, hdrs.METH_HEAD}
 
     async def position_header(self, snapshot: Snapshot) -> dict[str, str]:
         """Return the header with the position of a snapshot in the change feed."""
@@ -309,8 +302,12 @@ class ResourceView(DocumentView):
         snapshot: Snapshot,
         change: Change | None = None,
         status: int = 200,
+        headers: Mapping[str, str] = _NO_HEADERS,
     ) -> DocumentResponse:
-        """Respond with a single resource. change: shows the relationships that were written."""
+        """Respond with a single resource.
+
+        change: that of a write, whose relationships are shown. headers: as for `respond`.
+        """
         resource, compound = self.resource, PLAIN
         if query.include is not None:
             compound = await resolve(resource, [record], query, snapshot, self.graph)
@@ -326,55 +323,54 @@ class ResourceView(DocumentView):
             return encode_document(data, compound, query, self.graph, {"self": path})
 
         size = (0 if compound is PLAIN else compound.size) + (change.size if change else 0)
-        headers: dict[str, str] = {hdrs.LOCATION: path} if status == 201 else {}
-        if self.is_read:  # the time of a write may be later than what its response shows
-            headers = await self.position_header(snapshot)
-        return await self.respond(encode, size, record, status=status, headers=headers)
+        encoded = await self.encode(encode, size, record)
+        if status == 201:
+            headers = {hdrs.LOCATION: path, **headers}
+        # The time of a write may be later than what its response shows.
+        return await self.respond(encoded, None if change else snapshot, status, headers)
 
-    async def respond(
+    async def encode(
         self,
         encode: Callable[[], bytes],
         size: int,
         record: Record | None = None,
-        *,
-        status: int = 200,
-        headers: Mapping[str, str] = _NO_HEADERS,
-        content: Mapping[str, str] = _JSONAPI,
-    ) -> DocumentResponse:
-        """Return a document with its entity tag.
+        limit: int = MAX_INLINE_OBJECTS,
+    ) -> Encoded:
+        """Return a document and its entity tag, computed in a thread if it is large.
 
-        encode: returns the document, in a thread if it is large. size: how many resources and
-        identifiers it has. record: the resource that it represents, or whose linkage it is.
-        content: the headers that describe the document. Raises as `respond_with` does.
+        size, limit: of the document, in the same unit; by default the number of resources and
+        identifiers. record: the resource that it represents, or whose linkage it is.
         """
-        encoded = await offload(partial(self.encode, encode, record), size=size)
-        return await self.respond_with(encoded, status=status, headers=headers, content=content)
 
-    def encode(self, encode: Callable[[], bytes], record: Record | None) -> Encoded:
-        """Return a document and its entity tag; as for `respond`."""
-        body = encode()
-        return body, make_etag(body, self.resource, record)
+        def encode_with_tag() -> Encoded:
+            body = encode()
+            return body, make_etag(body, self.resource, record)
 
-    async def respond_with(
+        return await offload(encode_with_tag, size=size, limit=limit)
+
+    async def respond(
         self,
         encoded: Encoded,
-        *,
+        snapshot: Snapshot | None = None,
         status: int = 200,
         headers: Mapping[str, str] = _NO_HEADERS,
         content: Mapping[str, str] = _JSONAPI,
     ) -> DocumentResponse:
         """Return a document with its entity tag, or 304 if the client has it already.
 
-        Raises PreconditionFailed for a read whose `If-Match` does not have the tag (RFC 9110,
-        13.2.2).
+        snapshot: what was read; None for the document of a write. content: the headers that
+        describe the document; headers: further ones. Raises PreconditionFailed for a read whose
+        `If-Match` does not have the tag (RFC 9110, 13.2.2).
         """
         body, etag = encoded
         request = self.request
         if is_compressed := compresses(request, len(body)):
             etag += GZIP_SUFFIX
         all_headers: dict[str, str] = {hdrs.ETAG: f'"{etag}"', **headers}
-        if self.is_read and is_current(request, etag):
-            return DocumentResponse(304, b"", all_headers)
+        if snapshot is not None:
+            all_headers |= await self.position_header(snapshot)
+            if is_current(request, etag):
+                return DocumentResponse(304, b"", all_headers)
         all_headers |= content
         if is_compressed:
             all_headers[hdrs.CONTENT_ENCODING] = GZIP

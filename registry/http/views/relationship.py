@@ -10,10 +10,10 @@ from aiohttp import web
 from registry.compound.include_resolver import resolve
 from registry.compound.stream import CompoundStream
 from registry.http.app_keys import LINKAGE
-from registry.http.idempotency_header import with_replay_header
 from registry.http.responses import DocumentResponse
 from registry.http.views.collection import read_listing, respond_with_listing
 from registry.http.views.document_view import Encoded, ResourceView
+from registry.http.write_headers import Preferences
 from registry.jsonapi.authorization import required_by_change
 from registry.jsonapi.changes import Verb
 from registry.jsonapi.documents import encode_document, encode_linkage
@@ -28,7 +28,7 @@ from registry.jsonapi.resource_objects import (
     resource_objects,
 )
 from registry.model.record import Record
-from registry.offloading import MAX_INLINE_BYTES, offload
+from registry.offloading import MAX_INLINE_BYTES
 from registry.storage import Listing, RecordNotFound, Snapshot
 
 
@@ -80,9 +80,7 @@ class RelatedView(_RelationshipView):
             data = objects[0] if objects else "null"
             return encode_document(data, compound, query, self.graph, links)
 
-        return await self.respond(
-            encode, compound.size, headers=await self.position_header(snapshot)
-        )
+        return await self.respond(await self.encode(encode, compound.size), snapshot)
 
     head = get
 
@@ -101,8 +99,7 @@ class LinkageView(_RelationshipView):
             # Equal requests that wait together share a document: the URL alone, with its query,
             # determines what it shows.
             load = self.app[LINKAGE].load(self.url, partial(self._read_all, query, links))
-            encoded, headers = await load
-            return await self.respond_with(encoded, headers=headers)
+            return await self.respond(*await load)
         snapshot = await self.repository.snapshot_for(target, query)
         owner = await snapshot.get(self.resource, self.resource_id)
         if page is None:
@@ -130,15 +127,15 @@ class LinkageView(_RelationshipView):
                 data, meta = members[0] if members else "null", None
             return encode_document(data, compound, query, self.graph, links, meta)
 
-        size, headers = len(window.records) + compound.size, await self.position_header(snapshot)
-        return await self.respond(encode, size, owner, headers=headers)
+        size = len(window.records) + compound.size
+        return await self.respond(await self.encode(encode, size, owner), snapshot)
 
     head = get
 
     async def _read_all(
         self, query: Query, links: Mapping[str, str | None]
-    ) -> tuple[Encoded, Mapping[str, str]]:
-        """Return the document of all identifiers, and headers, for all requests with the same URL.
+    ) -> tuple[Encoded, Snapshot]:
+        """Return the document of all identifiers, and what was read, for all with the same URL.
 
         A stream would have no entity tag, so the document is collected, but only in encoded pieces:
         the records of 50,000 computers take 35 MB.
@@ -156,9 +153,8 @@ class LinkageView(_RelationshipView):
         ):
             pieces = await encode_linkage(related, included, query, links)
         size = sum(map(len, pieces))
-        encode = partial(self.encode, partial(b"".join, pieces), owner)
-        encoded = await offload(encode, size=size, limit=MAX_INLINE_BYTES)
-        return encoded, await self.position_header(snapshot)
+        join = partial(b"".join, pieces)
+        return await self.encode(join, size, owner, limit=MAX_INLINE_BYTES), snapshot
 
     def _identified(self, owner: Record, query: Query, snapshot: Snapshot) -> Listing:
         """Return the members, with their attributes only if these are included."""
@@ -181,7 +177,8 @@ class LinkageView(_RelationshipView):
         load = partial(load_linkage, relationship=self.relationship, verb=verb)
         _, change, key = await self.read_request(load, required_by_change)
         result = await self.write(Verb.UPDATE, change, key)
-        return with_replay_header(web.Response(status=204), is_replayed=result.is_replayed)
+        headers = Preferences().acknowledge(is_replayed=result.is_replayed)
+        return web.Response(status=204, headers=headers)
 
 
 class MembersView(LinkageView):

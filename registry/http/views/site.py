@@ -7,7 +7,7 @@ from aiohttp import hdrs, web
 
 from registry.access.principal import Action, Principal, sufficient_scopes
 from registry.http.access_control import PRINCIPAL
-from registry.http.app_keys import GRAPH, PROXIES, REPOSITORY, SETTINGS
+from registry.http.app_keys import GRAPH, PROXIES, REPOSITORY
 from registry.http.responses import DocumentResponse
 from registry.http.service_urls import (
     CHANGES_PATH,
@@ -16,7 +16,6 @@ from registry.http.service_urls import (
     READY_PATH,
     ROOT_PATH,
     UI_PATH,
-    absolute_url,
     without_trailing_slash,
 )
 from registry.http.static_files import PAGE
@@ -77,7 +76,7 @@ class EntryPointView(ReadOnlyView):
         check_accept(accept)
         reject_parameters(self.request.query)
         app = self.request.app
-        root = absolute_url(self.request, app[SETTINGS].public_url, app[PROXIES])
+        root = app[PROXIES].url(self.request)
         base = root.removesuffix(ROOT_PATH)
         meta = {
             "collections": {one.type: base + path_of(one) for one in app[GRAPH].values()},

@@ -61,19 +61,17 @@ def trace_id(headers: Mapping[str, str]) -> str | None:
     return match[1] if match else None
 
 
-def new_request_id() -> str:
-    """Return an id for one request: unique, but not a secret."""
-    return f"{getrandbits(128):032x}"
-
-
 def request_id(request: web.BaseRequest) -> str:
-    """Return the id of the request, for the log and `X-Request-ID`: the one sent, or a new one."""
+    """Return the id of the request, for the log and `X-Request-ID`: the one sent, or a new one.
+
+    A new one is unique, but not a secret.
+    """
     try:
         id_: str = request[_REQUEST_ID]
     except KeyError:
         headers = request.headers
         is_sent = SENT_ID in headers or TRACEPARENT in headers
-        id_ = (sent_id(headers) if is_sent else None) or new_request_id()
+        id_ = (sent_id(headers) if is_sent else None) or f"{getrandbits(128):032x}"
         request[_REQUEST_ID] = id_
     return id_
 

@@ -199,9 +199,6 @@ class _Server(web.Server):
         """
         try:
             self._check(request)
-        except ApiError as error:
-            return error_response(request, error)
-        try:
             preflight = self._cors.preflight(request) if self._cors.is_on else None
             response = preflight or await self._handle_by_app(request)
         except (web.HTTPSuccessful, web.HTTPRedirection) as error:

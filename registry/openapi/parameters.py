@@ -48,7 +48,7 @@ deletes a resource without having typed its id."""
 
 _SIZE: Json = {"type": "integer", "minimum": 1, "maximum": LARGEST_PAGE}
 
-_TRIAL_SIZE = 10
+_EXAMPLE_SIZE = 10
 """The page size that Swagger UI prefills: it cannot show a large collection."""
 
 
@@ -197,7 +197,7 @@ def _pages(default: int) -> list[Json]:
     )
     cursor = "The page {} this cursor, taken from `meta.page` or a link."
     return [
-        _query("page[size]", size, _SIZE, example=_TRIAL_SIZE),
+        _query("page[size]", size, _SIZE, example=_EXAMPLE_SIZE),
         _query("page[number]", "The number of the page, starting at 1.", POSITIVE),
         _query("page[after]", cursor.format("after"), _STRING),
         _query("page[before]", cursor.format("before"), _STRING),

@@ -201,7 +201,7 @@ class Comparison(RuleBasedStateMachine):
     def _expected_errors(
         self, attributes: Mapping[str, Any], query: Query, prefer: Sequence[str]
     ) -> list[tuple[str, str]]:
-        """Return the errors of a creation, which may be an update or a trial instead."""
+        """Return the errors of a creation, which may be an update or a dry run instead."""
         at, stored = "/data/attributes", self.model.holder(attributes)
         if MERGE in prefer and "email" not in attributes:  # the only unique attribute
             return [("400", at)]

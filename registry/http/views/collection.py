@@ -50,9 +50,9 @@ class CollectionView(ResourceView):
     async def post(self) -> DocumentResponse:
         """Create a resource, or update one as the request prefers.
 
-        The response has the writable attributes unless `fields` is sent. Raises as
-        `read_preferences` does, or InvalidParameter for `include` if the change is rolled back:
-        related resources are read after it.
+        The response has the writable attributes unless `fields` is sent. Raises as `read_request`
+        does, PreconditionFailed, InvalidParameter for `include` in a dry run, as related resources
+        are read after it, and what the repository raises.
         """
         preferences = read_preferences(self.request)
         merges = preferences.merges

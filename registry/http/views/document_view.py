@@ -281,7 +281,7 @@ class ResourceView(DocumentView):
     ) -> WriteResult:
         """Write the resource or its links if the preconditions hold, and return the result.
 
-        Raises InvalidPreference if the request is a trial, and what the repository raises:
+        Raises InvalidPreference if the request is a dry run, and what the repository raises:
         VersionConflict for the preconditions.
         """
         if read_preferences(self.request).rolls_back:

@@ -119,11 +119,11 @@ export class Importer {
   /**
    * Check all rows, or store them. Rows that are refused are noted, and left out from then on.
    * Raises Failure, AbortError.
-   * @param {boolean} isTrial whether nothing is to be stored
+   * @param {boolean} isDryRun whether nothing is to be stored
    * @param {OnProgress} onProgress
    * @param {AbortSignal} signal
    */
-  async run(isTrial, onProgress, signal) {
+  async run(isDryRun, onProgress, signal) {
     const all = this.rows.length
     /** @type {Row[]} */
     const accepted = []
@@ -131,7 +131,7 @@ export class Importer {
     for (const rows of batches(this.rows)) {
       await this.#lookUp(rows, signal)
       const agreed = rows.filter((row) => this.#agrees(row))
-      accepted.push(...(await this.#perform(agreed, isTrial, signal)))
+      accepted.push(...(await this.#perform(agreed, isDryRun, signal)))
       done += rows.length
       this.line = rows.at(-1)?.line ?? 0
       onProgress(done, all)
@@ -142,13 +142,13 @@ export class Importer {
   /**
    * Perform a batch; return the rows that were accepted.
    * @param {Row[]} rows
-   * @param {boolean} isTrial
+   * @param {boolean} isDryRun
    * @param {AbortSignal} signal
    */
-  async #perform(rows, isTrial, signal) {
+  async #perform(rows, isDryRun, signal) {
     const preferences = [
       ...(this.merges ? ["resolution=merge-duplicates"] : []),
-      ...(isTrial ? ["tx=rollback"] : []),
+      ...(isDryRun ? ["tx=rollback"] : []),
     ]
     let accepted = rows
     for (let pass = 0; accepted.length > 0; pass++) {
@@ -156,7 +156,7 @@ export class Importer {
       try {
         const document = await this.app.api.operate(operations, preferences, signal)
         const results = document?.["atomic:results"] ?? []
-        for (const [index, known] of isTrial ? [] : added) known.id = results[index].data?.id ?? ""
+        for (const [index, known] of isDryRun ? [] : added) known.id = results[index].data?.id ?? ""
         return accepted
       } catch (error) {
         const refused = error instanceof Failure && error.status >= 400 && error.status < 500

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from registry.commands.arguments import database_parser, declared_graph, settings_of
 from registry.commands.database import open_database, place_of, run
 from registry.jsonapi.resource_objects import path_of
-from registry.model.attributes.identifier import parse_id
 from registry.model.graph import Graph
+from registry.model.identifier import parse_id
 from registry.model.resource_type import ResourceType
 from registry.operations.histories import forget
 from registry.printable import note

@@ -25,8 +25,9 @@ from registry.jsonapi.filtering import (
     Related,
 )
 from registry.jsonapi.period_filters import expand
-from registry.model.attributes import EQUALITY, Attribute, Moment, Operator
+from registry.model.attributes import EQUALITY, Attribute, Operator
 from registry.model.graph import Graph
+from registry.model.period import Moment
 from registry.model.resource_type import Relationship, ResourceType
 from registry.model.stored_fields import StoredField, attribute_fields, moment_fields, stored_fields
 

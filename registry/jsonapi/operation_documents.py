@@ -26,8 +26,8 @@ from registry.jsonapi.request_documents import (
     load_member,
     malformed,
 )
-from registry.model.attributes.identifier import parse_id
 from registry.model.graph import Graph
+from registry.model.identifier import parse_id
 from registry.model.resource_type import Relationship, ResourceType
 from registry.protocol import OPERATIONS, RESULTS
 

@@ -1,8 +1,9 @@
 """Filters of periods: by a moment, and by what a period copies from the ends of its link."""
 
 from registry.jsonapi.filtering import AllOf, AnyOf, Condition, Filter, Related
-from registry.model.attributes import LASTING, SINCE, UNTIL, Attribute, CopiedText, Moment, Operator
+from registry.model.attributes import Attribute, Operator
 from registry.model.graph import Graph
+from registry.model.period import LASTING, SINCE, UNTIL, CopiedText, Moment
 from registry.model.resource_type import ResourceType
 
 

@@ -23,7 +23,7 @@ from registry.jsonapi.error_types import (
     MalformedDocument,
     TypeConflict,
 )
-from registry.model.attributes.identifier import parse_id
+from registry.model.identifier import parse_id
 from registry.model.record import MAX_ID
 from registry.model.resource_type import Relationship, ResourceType
 from registry.model.validation import load_attributes

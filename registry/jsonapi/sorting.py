@@ -4,8 +4,9 @@ from dataclasses import dataclass, field, replace
 
 from registry.jsonapi.error_objects import ErrorCollector, quoted
 from registry.jsonapi.error_types import InvalidParameter
-from registry.model.attributes import Attribute, ResourceId
+from registry.model.attributes import Attribute
 from registry.model.graph import Graph
+from registry.model.identifier import ResourceId
 from registry.model.resource_type import Relationship, ResourceType
 from registry.model.stored_fields import stored_fields
 

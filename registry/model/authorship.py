@@ -4,8 +4,7 @@ import datetime
 from collections.abc import Mapping
 from typing import Any
 
-from registry.model.attributes import EQUALITY, Attribute, DateTime, Text
-from registry.model.attributes.date import utc_text
+from registry.model.attributes import EQUALITY, Attribute, DateTime, Text, utc_text
 from registry.model.record import Record
 
 CREATED_AT, CREATED_BY = "created_at", "created_by"

@@ -5,17 +5,9 @@ from dataclasses import dataclass
 
 from marshmallow import Schema
 
-from registry.model.attributes import (
-    BEGINNING,
-    LASTING,
-    SINCE,
-    UNTIL,
-    Attribute,
-    CopiedText,
-    PeriodBound,
-    Text,
-)
+from registry.model.attributes import Attribute, Text
 from registry.model.authorship import PERIOD_AUTHORSHIP
+from registry.model.period import BEGINNING, LASTING, SINCE, UNTIL, CopiedText, PeriodBound
 from registry.model.resource_type import History, Link, ResourceType
 
 

@@ -7,8 +7,9 @@ from typing import Any, TypeAlias, cast
 
 from marshmallow import Schema
 
-from registry.model.attributes import Attribute, ComputedText, CopiedText
+from registry.model.attributes import Attribute, ComputedText
 from registry.model.authorship import AUTHORSHIP
+from registry.model.period import CopiedText
 from registry.model.record import Record
 
 SchemaClass: TypeAlias = type[Schema]  # within `ResourceType`, `type` is a field

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from registry.model.attributes import AT, SINCE, Attribute, DateTime, Integer, Moment, ResourceId
+from registry.model.attributes import Attribute, DateTime, Integer
+from registry.model.identifier import ResourceId
+from registry.model.period import AT, SINCE, Moment
 from registry.model.record import TEXT_BLOCK, VERSION
 from registry.model.resource_type import ResourceType
 

@@ -19,8 +19,8 @@ from registry.jsonapi.filter_parsing import (
 )
 from registry.jsonapi.query import MAX_INCLUDE_STEPS, QueryScope
 from registry.jsonapi.sorting import sort_names
-from registry.model.attributes import Moment
 from registry.model.graph import Graph
+from registry.model.period import Moment
 from registry.model.resource_type import Relationship, ResourceType
 from registry.model.stored_fields import StoredField, fieldset_names, moment_fields, stored_fields
 from registry.openapi.schema_objects import POSITIVE, Json, code

@@ -6,8 +6,8 @@ from registry.jsonapi.documents import JSONAPI
 from registry.jsonapi.error_types import error_types
 from registry.jsonapi.operation_documents import MAX_OPERATIONS, Effect
 from registry.jsonapi.resource_objects import path_of
-from registry.model.attributes.identifier import ID_PATTERN
 from registry.model.graph import Graph
+from registry.model.identifier import ID_PATTERN
 from registry.model.resource_type import Relationship, ResourceType
 from registry.openapi.schema_objects import (
     POSITIVE,

@@ -17,8 +17,7 @@ from motor.motor_asyncio import AsyncIOMotorClientSession, AsyncIOMotorCollectio
 from pymongo import ASCENDING, UpdateOne
 from pymongo.errors import OperationFailure
 
-from registry.model.attributes import Attribute
-from registry.model.attributes.date import utc_text
+from registry.model.attributes import Attribute, utc_text
 from registry.model.authorship import AUTHORSHIP
 from registry.model.graph import Graph
 from registry.model.history import tracked_links

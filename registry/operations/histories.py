@@ -7,9 +7,9 @@ from typing import Any
 
 from motor.motor_asyncio import AsyncIOMotorClientSession
 
-from registry.model.attributes import SINCE, UNTIL
 from registry.model.graph import Graph
 from registry.model.history import TrackedLink, tracked_links
+from registry.model.period import SINCE, UNTIL
 from registry.model.record import Record
 from registry.model.resource_type import ResourceType
 from registry.model.stored_fields import ID

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 from marshmallow import Schema, ValidationError
 
 from registry.model.attributes import (
+    MAX_TEXT,
     Attribute,
     Boolean,
     Date,
@@ -25,7 +26,6 @@ from registry.model.attributes import (
     Integer,
     Text,
 )
-from registry.model.attributes.text import MAX_TEXT
 from registry.model.graph import DeclarationPath, Graph, InvalidDeclaration
 from registry.model.resource_type import History, Link, ResourceType
 from registry.resources import RESOURCES

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from registry.model.attributes import LASTING
+from registry.model.period import LASTING
 from registry.settings import Settings
 from tests.conftest import Grant, Serve
 from tests.support import Api, Database, linkage_of, to_many

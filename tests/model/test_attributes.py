@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from marshmallow import ValidationError
 
 from registry.model.attributes import (
+    _COMMON_EMAIL,
     Attribute,
     Boolean,
     Date,
@@ -22,10 +23,9 @@ from registry.model.attributes import (
     Email,
     Enumeration,
     Integer,
-    ResourceId,
     Text,
 )
-from registry.model.attributes.text import _COMMON_EMAIL
+from registry.model.identifier import ResourceId
 
 UTC = datetime.UTC
 MANY_DIGITS = "9" * 10_000

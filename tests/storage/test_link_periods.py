@@ -16,9 +16,9 @@ from marshmallow import Schema
 
 from registry.commands.forget import main as forget_command
 from registry.jsonapi.changes import Verb
-from registry.model.attributes import BEGINNING, LASTING, Text
-from registry.model.attributes.date import utc_text
+from registry.model.attributes import Text, utc_text
 from registry.model.graph import Graph
+from registry.model.period import BEGINNING, LASTING
 from registry.model.resource_type import History, Link, ResourceType
 from registry.operations.consistency import Report, check
 from registry.resources import RESOURCES

@@ -35,8 +35,8 @@ from registry.jsonapi.query import (
     reject_parameters,
 )
 from registry.jsonapi.resource_objects import path_of, resource_objects
-from registry.model.attributes.identifier import parse_id
 from registry.model.graph import Graph
+from registry.model.identifier import parse_id
 from registry.model.record import Record
 from registry.model.resource_type import Relationship, ResourceType
 from registry.offloading import MAX_INLINE_BYTES, MAX_INLINE_OBJECTS, offload, pause

@@ -11,7 +11,7 @@ from pymongo.errors import OperationFailure, PyMongoError
 
 from registry.jsonapi.change_events import ChangedRecord
 from registry.jsonapi.changes import Verb
-from registry.model.attributes.date import utc_text
+from registry.model.attributes import utc_text
 from registry.model.authorship import UPDATED_AT, UPDATED_BY
 from registry.model.graph import Graph
 from registry.model.record import LAST_WRITE, Record

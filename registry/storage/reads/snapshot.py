@@ -8,7 +8,8 @@ from bson.timestamp import Timestamp
 
 from registry.jsonapi.filtering import Condition
 from registry.jsonapi.query import Query
-from registry.model.attributes import LASTING, UNTIL, Operator
+from registry.model.attributes import Operator
+from registry.model.period import LASTING, UNTIL
 from registry.model.record import Record
 from registry.model.resource_type import Relationship, ResourceType
 from registry.model.stored_fields import ID

@@ -14,9 +14,9 @@ from typing import Any, TypeAlias
 
 from motor.motor_asyncio import AsyncIOMotorClientSession
 
-from registry.model.attributes import BEGINNING, LASTING, SINCE, UNTIL
 from registry.model.authorship import current_time
 from registry.model.history import TrackedLink
+from registry.model.period import BEGINNING, LASTING, SINCE, UNTIL
 from registry.model.record import Record
 from registry.model.stored_fields import ID
 from registry.storage.mongo.mongo_client import Database

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pymongo import ASCENDING
 from pymongo.write_concern import WriteConcern
 
-from registry.model.attributes.date import utc_text
+from registry.model.attributes import utc_text
 from registry.model.authorship import UPDATED_AT
 from registry.model.record import TEXT_BLOCK, Record
 from registry.model.resource_type import ResourceType

@@ -7,10 +7,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from registry.model.attributes import BEGINNING, UNTIL
 from registry.model.authorship import CREATED_BY, UPDATED_BY
 from registry.model.graph import Graph
 from registry.model.history import TrackedLink, tracked_links
+from registry.model.period import BEGINNING, UNTIL
 from registry.model.record import Record
 from registry.model.resource_type import ResourceType
 from registry.model.stored_fields import ID

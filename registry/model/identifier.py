@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from registry.model.attributes.scalar import Integer
+from registry.model.attributes import Integer
 from registry.model.record import MAX_ID
 
 ID_PATTERN = "[1-9][0-9]{0,18}"

@@ -3,9 +3,7 @@
 import datetime
 from typing import Any
 
-from registry.model.attributes.base import Operator
-from registry.model.attributes.date import DateTime
-from registry.model.attributes.text import Text
+from registry.model.attributes import DateTime, Operator, Text
 
 BEGINNING = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
 """Stored for the beginning of a period that began before records did."""

@@ -7,9 +7,8 @@ from aiohttp import hdrs, web
 
 from registry.jsonapi.changes import Versions
 from registry.jsonapi.error_types import PreconditionFailed
-from registry.model.record import Record, version_of
+from registry.model.record import ID, Record, version_of
 from registry.model.resource_type import ResourceType
-from registry.model.stored_fields import ID
 
 _DIGEST_DIGITS, _CHECK_DIGITS = 24, 16
 GZIP_SUFFIX = "-gzip"

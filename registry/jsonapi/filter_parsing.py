@@ -28,8 +28,7 @@ from registry.jsonapi.period_filters import expand
 from registry.model.attributes import EQUALITY, Attribute, Operator
 from registry.model.graph import Graph
 from registry.model.period import Moment
-from registry.model.resource_type import Relationship, ResourceType
-from registry.model.stored_fields import StoredField, attribute_fields, moment_fields, stored_fields
+from registry.model.resource_type import Relationship, ResourceType, StoredField
 
 MAX_VALUES = 1_000
 """The maximum number of values of `in`."""
@@ -64,7 +63,7 @@ def parse_filter(
     none if the value is JSON. graph: all types. Raises ApiErrors with an InvalidParameter for each
     condition that is not valid, with its position if it is in JSON.
     """
-    fields = {**stored_fields(resource), **moment_fields(resource)}
+    fields = {**resource.stored_fields, **resource.moment_fields}
     related = resource.relationships
     parser = _Parser(parameter, bool(brackets), resource, graph, fields, related, conditions=[])
     try:
@@ -110,7 +109,7 @@ def _paths(
 
 def _fields_of_related(resource: ResourceType) -> dict[str, StoredField]:
     """Return what conditions can name of a type when its resources are related ones."""
-    return {**attribute_fields(resource), **moment_fields(resource)}
+    return {**resource.own_fields, **resource.moment_fields}
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ from registry.jsonapi.pagination import MEMBERS, Page, PageSizes, parse_page, pa
 from registry.jsonapi.sorting import BY_ID, Order, parse_sort
 from registry.model.graph import Graph
 from registry.model.resource_type import Relationship, ResourceType
-from registry.model.stored_fields import fieldset_names
 
 Include: TypeAlias = "Mapping[str, Include]"
 """Include paths as a tree: `computers.owner` is `{"computers": {"owner": {}}}`."""
@@ -218,7 +217,7 @@ def _parse_fields(parameter: str, type_name: str, value: str, graph: Graph) -> S
     if type_name not in graph:
         raise InvalidParameter(unknown_type(type_name, graph), parameter=parameter)
     names = dict.fromkeys(value.split(",") if value else ()).keys()
-    available = fieldset_names(graph[type_name])
+    available = graph[type_name].fieldset_names
     if unknown := names - available:
         refused, supported = quoted(*sorted(unknown)), quoted(*sorted(available))
         detail = f"Unknown fields of `{type_name}`: {refused}; available: {supported}."

@@ -5,7 +5,6 @@ from itertools import count, repeat
 from typing import Any, TypeAlias
 
 import orjson
-from marshmallow import ValidationError
 
 from registry.jsonapi.changes import Change, Identifier, Linkage, Verb
 from registry.jsonapi.error_objects import (
@@ -26,7 +25,6 @@ from registry.jsonapi.error_types import (
 from registry.model.identifier import parse_id
 from registry.model.record import MAX_ID
 from registry.model.resource_type import Relationship, ResourceType
-from registry.model.validation import load_attributes
 
 LocalId: TypeAlias = tuple[str, str]
 """The type and the `lid` of a resource that an operation adds."""
@@ -164,13 +162,8 @@ class DocumentLoader:
                 details[name] = f"{detail} {quoted(*resource.attributes)}."
         writable = {name: value for name, value in attributes.items() if name not in details}
         names = resource.attributes if creating else writable
-        try:
-            loaded = load_attributes(resource, writable, names)
-        except ValidationError as error:
-            # {name: [message, ...]} becomes one error object per attribute.
-            details |= {name: " ".join(messages) for name, messages in error.messages_dict.items()}
-            loaded = {}
-        for name, detail in details.items():
+        loaded, defects = resource.load(writable, names)
+        for name, detail in (details | defects).items():
             pointer = (position / "attributes" / name).pointer
             self.errors.add(InvalidField(detail, pointer=pointer))
         return loaded

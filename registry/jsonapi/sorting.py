@@ -8,7 +8,6 @@ from registry.model.attributes import Attribute
 from registry.model.graph import Graph
 from registry.model.identifier import ResourceId
 from registry.model.resource_type import Relationship, ResourceType
-from registry.model.stored_fields import stored_fields
 
 _RESOURCE_ID = ResourceId(nullable=False)
 
@@ -59,7 +58,7 @@ def parse_sort(value: str, resource: ResourceType, graph: Graph) -> Order:
         if target_name:
             relationship = resource.relationships[target_name]
             owner = graph[relationship.target]
-        stored = stored_fields(owner)[field_name]
+        stored = owner.stored_fields[field_name]
         descending = text.startswith("-")
         keys.append(Key(stored.stored_name, descending, relationship, stored.attribute))
     fields = [(key.relationship, key.stored_name) for key in keys]
@@ -80,7 +79,7 @@ def sort_names(resource: ResourceType, graph: Graph) -> list[str]:
     Periods are not sorted by what they copy, as it has two places, nor by related resources, which
     may be deleted.
     """
-    own = [name for name in stored_fields(resource) if name not in resource.copies]
+    own = [name for name in resource.stored_fields if name not in resource.copies]
     if resource.read_only:
         return own
     related = [

@@ -10,9 +10,8 @@ from marshmallow import ValidationError
 from registry.model.attributes import Attribute, ComputedText, Enumeration, Text
 from registry.model.authorship import AUTHORSHIP
 from registry.model.history import history_types
-from registry.model.record import LAST_WRITE, OBSOLETE_FIELDS, TEXT_BLOCK, VERSION
+from registry.model.record import ID, LAST_WRITE, OBSOLETE_FIELDS, TEXT_BLOCK, VERSION
 from registry.model.resource_type import Relationship, ResourceType
-from registry.model.stored_fields import ID, indexed_fields
 
 _MEMBER_NAME = re.compile(r"[a-z]([a-z0-9_]{0,61}[a-z0-9])?")
 
@@ -168,7 +167,7 @@ def _check_attributes(resource_type: ResourceType) -> None:
 
 
 def _check_indexes(resource_type: ResourceType) -> None:
-    count = len(indexed_fields(resource_type) - {ID}) + len(resource_type.unique_attributes)
+    count = len(resource_type.indexed_fields - {ID}) + len(resource_type.unique_attributes)
     if count > _MAX_INDEXES - _UNDECLARED_INDEXES:
         reason = (
             f"needs {count} indexes, one for each attribute and link and another for each unique "

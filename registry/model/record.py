@@ -7,6 +7,9 @@ from typing import Any, TypeAlias
 Record: TypeAlias = dict[str, Any]
 """A stored document: `_id`, the attributes, and the foreign keys of links."""
 
+ID = "_id"
+"""The stored field of the id."""
+
 MAX_ID = 2**63 - 1
 """The largest integer that MongoDB stores."""
 

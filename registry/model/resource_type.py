@@ -5,12 +5,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeAlias, cast
 
-from marshmallow import Schema
+from marshmallow import Schema, ValidationError, missing
 
-from registry.model.attributes import Attribute, ComputedText
+from registry.model.attributes import Attribute, ComputedText, DateTime, Integer
 from registry.model.authorship import AUTHORSHIP
-from registry.model.period import CopiedText
-from registry.model.record import Record
+from registry.model.identifier import ResourceId
+from registry.model.period import AT, SINCE, CopiedText, Moment
+from registry.model.record import ID, TEXT_BLOCK, VERSION, Record
 
 SchemaClass: TypeAlias = type[Schema]  # within `ResourceType`, `type` is a field
 
@@ -61,6 +62,15 @@ class Link:
         So each change is later than the one before, whatever the clock says.
         """
         return f"{self.name}_changed"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredField:
+    """A field that resources can be filtered and sorted by: its names in API and database."""
+
+    name: str
+    stored_name: str
+    attribute: Attribute
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,3 +186,80 @@ class ResourceType:
     def has_unique(self, names: Iterable[str]) -> bool:
         """Whether one of these is the name of a unique attribute."""
         return not self.unique_attributes.keys().isdisjoint(names)
+
+    @cached_property
+    def own_fields(self) -> Mapping[str, StoredField]:
+        """The fields of the resources themselves, without links, by name: `id`, attributes."""
+        own = {name: one for name, one in self.attributes.items() if name not in self.copies}
+        return {"id": StoredField("id", ID, ResourceId(nullable=False)), **_stored(own)}
+
+    @cached_property
+    def stored_fields(self) -> Mapping[str, StoredField]:
+        """The fields that resources can be filtered and sorted by, by name.
+
+        They are their own ones, the to-one relationships, which are stored as foreign keys, copies,
+        and the authorship.
+        """
+        key = ResourceId(nullable=True)
+        links = {link.name: StoredField(link.name, link.foreign_key, key) for link in self.links}
+        return {**self.own_fields, **links, **_stored(self.copies), **_stored(self.authorship)}
+
+    @cached_property
+    def moment_fields(self) -> Mapping[str, StoredField]:
+        """What selects the periods of a history that are in force at a moment, by name."""
+        return {AT: StoredField(AT, SINCE, Moment())} if self.read_only else {}
+
+    @cached_property
+    def indexed_fields(self) -> frozenset[str]:
+        """The stored fields of which filters and sorts have an index, with the id.
+
+        Each change has to update the index: with one for `updated_at`, mongod takes a fifth more
+        CPU for a batch of updates.
+        """
+        fields = self.stored_fields.values()
+        return frozenset(one.stored_name for one in fields if one.attribute.is_indexed)
+
+    @cached_property
+    def record_attributes(self) -> Mapping[str, Attribute]:
+        """What declares the values of each field of a record, by the name of the field."""
+        stored = {one.stored_name: one.attribute for one in self.stored_fields.values()}
+        tracking: dict[str, Attribute] = {}
+        for link in self.links:
+            if link.history:
+                tracking |= {link.period_field: Integer(), link.changed_field: DateTime()}
+        internal = {VERSION: Integer(), TEXT_BLOCK: Integer()}
+        return {**stored, **tracking, **internal, **self.hidden}
+
+    @cached_property
+    def fieldset_names(self) -> frozenset[str]:
+        """The names allowed in `fields[type]` (JSON:API 1.0, Sparse Fieldsets)."""
+        foreign_keys = (link.foreign_key for link in self.links)
+        return frozenset({"id", *self.readable, *self.relationships, *foreign_keys})
+
+    def load(
+        self, values: Mapping[str, Any], names: Iterable[str]
+    ) -> tuple[dict[str, Any], dict[str, str]]:
+        """Return the values to store by name, and what is wrong with the others.
+
+        values: JSON values of writable attributes by name. names: of the attributes to load, of
+        which required ones must be among the values, and other missing ones get their defaults.
+        """
+        loaded, defects = dict[str, Any](), dict[str, str]()
+        for name in names:
+            attribute, value = self.attributes[name], values.get(name)
+            if attribute.dump_only:
+                continue
+            try:
+                # marshmallow handles what is null or missing; for other values, it is slow.
+                if value is None:
+                    loaded[name] = attribute.deserialize(values.get(name, missing))
+                else:
+                    loaded[name] = attribute.load(value)
+            except ValidationError as error:
+                defects[name] = " ".join(map(str, error.messages))
+        return loaded, defects
+
+
+def _stored(attributes: Mapping[str, Attribute]) -> dict[str, StoredField]:
+    """Return the fields of attributes that are stored under their names."""
+    return {name: StoredField(name, name, one) for name, one in attributes.items()}

@@ -21,8 +21,7 @@ from registry.jsonapi.query import MAX_INCLUDE_STEPS, QueryScope
 from registry.jsonapi.sorting import sort_names
 from registry.model.graph import Graph
 from registry.model.period import Moment
-from registry.model.resource_type import Relationship, ResourceType
-from registry.model.stored_fields import StoredField, fieldset_names, moment_fields, stored_fields
+from registry.model.resource_type import Relationship, ResourceType, StoredField
 from registry.openapi.schema_objects import POSITIVE, Json, code
 from registry.protocol import (
     IDEMPOTENCY_KEY,
@@ -113,7 +112,7 @@ def query_parameters(scope: QueryScope) -> list[Json]:
         return shown
     size, *pages = _pages(scope.sizes.default)
     # Each field has any operator: one parameter for each operator would multiply the parameters.
-    own = {**stored_fields(resource_type), **moment_fields(resource_type)}
+    own = {**resource_type.stored_fields, **resource_type.moment_fields}
     fields = [*own.values(), *related_fields(resource_type, graph)]
     first = [size, _conditions(resource_type, graph), _sort(scope)]
     return [*first, *shown, *pages, *map(_comparison, fields)]
@@ -169,7 +168,7 @@ def _fields(resource_type: ResourceType) -> Json:
     if not resource_type.read_only:  # Swagger UI folds parameters without an example
         more["example"] = list(resource_type.attributes)
     return _query(
-        f"fields[{resource_type.type}]", text, _names(sorted(fieldset_names(resource_type))), **more
+        f"fields[{resource_type.type}]", text, _names(sorted(resource_type.fieldset_names)), **more
     )
 
 

@@ -18,9 +18,8 @@ from pymongo.errors import OperationFailure
 from registry.model.attributes import Enumeration
 from registry.model.graph import Graph
 from registry.model.history import tracked_links
-from registry.model.record import TEXT_BLOCK, Record
+from registry.model.record import ID, TEXT_BLOCK, Record
 from registry.model.resource_type import Link, ResourceType
-from registry.model.stored_fields import ID, record_attributes
 from registry.operations.consistency import Report, RuleReport, TargetsExist, check, value_defect
 from registry.operations.histories import PeriodsAreRight
 from registry.operations.rule import Rule, Violation, scan
@@ -231,7 +230,7 @@ class ValuesFit(Rule):
     def __init__(self, database: Database, resource: ResourceType, name: str, form: Any) -> None:
         super().__init__(database, resource)
         self._name = name
-        self._attribute = record_attributes(resource)[name]
+        self._attribute = resource.record_attributes[name]
         new = _form(resource, name)
         self._former: str | None = None
         if form and form != new and _LINK in {form[0], new[0]}:

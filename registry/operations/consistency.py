@@ -21,9 +21,8 @@ from registry.model.attributes import Attribute, utc_text
 from registry.model.authorship import AUTHORSHIP
 from registry.model.graph import Graph
 from registry.model.history import tracked_links
-from registry.model.record import TEXT_BLOCK, VERSION, Record
+from registry.model.record import ID, TEXT_BLOCK, VERSION, Record
 from registry.model.resource_type import Link, ResourceType
-from registry.model.stored_fields import ID
 from registry.operations.histories import PeriodsAreRight
 from registry.operations.rule import Rule, Violation, scan, shown
 from registry.storage import (

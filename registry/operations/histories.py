@@ -10,9 +10,8 @@ from motor.motor_asyncio import AsyncIOMotorClientSession
 from registry.model.graph import Graph
 from registry.model.history import TrackedLink, tracked_links
 from registry.model.period import SINCE, UNTIL
-from registry.model.record import Record
+from registry.model.record import ID, Record
 from registry.model.resource_type import ResourceType
-from registry.model.stored_fields import ID
 from registry.operations.rule import Rule, Violation, scan
 from registry.storage import (
     HAS_BOUNDS,

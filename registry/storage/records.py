@@ -18,10 +18,9 @@ from bson.int64 import Int64
 from registry.jsonapi.changes import Change
 from registry.model.attributes import Attribute, ComputedText
 from registry.model.authorship import created
-from registry.model.record import MAX_VERSION, TEXT_BLOCK, VERSION, LinkedIds, Record
+from registry.model.record import ID, MAX_VERSION, TEXT_BLOCK, VERSION, LinkedIds, Record
 from registry.model.resource_type import ResourceType
 from registry.model.serialization import compile_function
-from registry.model.stored_fields import ID, record_attributes
 from registry.storage.errors import InvalidRecord
 from registry.storage.text_blocks import searched_names
 
@@ -185,7 +184,7 @@ def record_schema(resource: ResourceType) -> Mapping[str, Any]:
 
     Fields that may be null may be missing too, and so may computed ones. Other fields may be added.
     """
-    attributes = record_attributes(resource)
+    attributes = resource.record_attributes
     return {
         "bsonType": "object",
         "required": [name for name, one in attributes.items() if not _may_be_missing(one)],

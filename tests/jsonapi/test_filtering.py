@@ -22,7 +22,6 @@ from registry.jsonapi.filter_parsing import (
 from registry.jsonapi.filtering import AllOf, Condition, Filter, filtered_fields
 from registry.model.attributes import Operator
 from registry.model.graph import Graph
-from registry.model.stored_fields import stored_fields
 from tests.devices import WITH_DEVICES
 
 GRAPH = Graph(WITH_DEVICES)
@@ -37,7 +36,7 @@ JSON = st.recursive(
 )
 NAMES = st.sampled_from(
     sorted(
-        {name for resource in GRAPH.values() for name in stored_fields(resource)}
+        {name for resource in GRAPH.values() for name in resource.stored_fields}
         | {"password", "computers", "computers.serial", "owner.email", "owner.computers.id"}
     )
 )
@@ -352,7 +351,7 @@ def check_parsed_or_refused(brackets: list[str], value: str, resource: str) -> N
         stored_names = {
             (type_name, field.stored_name)
             for type_name in GRAPH
-            for field in stored_fields(GRAPH[type_name]).values()
+            for field in GRAPH[type_name].stored_fields.values()
         }
         assert {
             (one.type, name) for one, name in filtered_fields(condition, GRAPH[resource])

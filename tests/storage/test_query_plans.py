@@ -17,8 +17,7 @@ from registry.jsonapi.filter_parsing import filter_operators
 from registry.jsonapi.sorting import sort_names
 from registry.model.attributes import Attribute
 from registry.model.graph import Graph
-from registry.model.resource_type import ResourceType
-from registry.model.stored_fields import StoredField, stored_fields
+from registry.model.resource_type import ResourceType, StoredField
 from registry.resources import RESOURCES
 from tests.conftest import Serve
 from tests.storage.profiling import profiled
@@ -82,7 +81,7 @@ def filters(one: StoredField) -> Iterator[str]:
 
 
 def requests_of(resource: ResourceType) -> Iterator[str]:
-    stored = stored_fields(resource)
+    stored = resource.stored_fields
     indexed = [one for one in stored.values() if one.attribute.is_indexed]
     for one in indexed:
         for condition in filters(one):

@@ -10,9 +10,8 @@ from pymongo import ASCENDING, DESCENDING
 from registry.jsonapi.cursors import Position
 from registry.jsonapi.filtering import Filter, names_related
 from registry.jsonapi.sorting import Key, Order
-from registry.model.record import MAX_ID, Record
+from registry.model.record import ID, MAX_ID, Record
 from registry.model.resource_type import ResourceType
-from registry.model.stored_fields import ID
 from registry.storage.mongo.read_commands import (
     Command,
     SnapshotReader,

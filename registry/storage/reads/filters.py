@@ -9,9 +9,8 @@ from unicodedata import ucd_3_2_0
 
 from registry.jsonapi.filtering import AllOf, AnyOf, Condition, Filter, Not, Related
 from registry.model.attributes import Operator
-from registry.model.record import TEXT_BLOCK
+from registry.model.record import ID, TEXT_BLOCK
 from registry.model.resource_type import ResourceType
-from registry.model.stored_fields import ID
 from registry.storage.mongo.read_commands import (
     Command,
     SnapshotReader,

@@ -13,8 +13,7 @@ from registry.jsonapi.cursors import END
 from registry.jsonapi.filtering import related_filters
 from registry.jsonapi.pagination import CursorPage, NumberedPage, Page, Window
 from registry.jsonapi.sorting import BY_ID, Order
-from registry.model.record import Record
-from registry.model.stored_fields import ID
+from registry.model.record import ID, Record
 from registry.storage.errors import QueryTimeout, translated_errors
 from registry.storage.reads.collection_query import CollectionQuery, position_of
 from registry.storage.reads.id_index import Place

@@ -18,8 +18,8 @@ from registry.jsonapi.filtering import (
 )
 from registry.jsonapi.sorting import BY_ID, Key, Order
 from registry.model.attributes import Operator
+from registry.model.record import ID
 from registry.model.resource_type import ResourceType
-from registry.model.stored_fields import ID, indexed_fields
 
 MAX_OFFSET = 1_000
 """Index keys that a page by number may skip, or a total may count, before it is heavy."""
@@ -107,7 +107,7 @@ def _finds_related(filters: Sequence[Filter], unindexed: Collection[str]) -> boo
 def _names_unindexed(resource: ResourceType, filters: Sequence[Filter]) -> bool:
     """Whether filters compare a field that has no index."""
     return any(
-        name not in indexed_fields(each)
+        name not in each.indexed_fields
         for one in filters
         for each, name in filtered_fields(one, resource)
     )

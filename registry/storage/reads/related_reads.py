@@ -24,9 +24,8 @@ from registry.jsonapi.filtering import (
 )
 from registry.jsonapi.sorting import Order
 from registry.model.attributes import Operator
-from registry.model.record import Record
+from registry.model.record import ID, Record
 from registry.model.resource_type import Relationship, ResourceType
-from registry.model.stored_fields import ID
 from registry.storage.mongo.read_commands import SnapshotReader, aggregate_command, find_command
 from registry.storage.reads.collection_query import (
     RELATED,

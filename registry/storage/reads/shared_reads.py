@@ -27,9 +27,8 @@ from registry.capacity import (
 )
 from registry.jsonapi.pagination import Window
 from registry.model.graph import Graph
-from registry.model.record import Record
+from registry.model.record import ID, Record
 from registry.model.resource_type import ResourceType
-from registry.model.stored_fields import ID
 from registry.offloading import in_chunks
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.errors import translated_errors

@@ -10,9 +10,8 @@ from registry.jsonapi.filtering import Condition
 from registry.jsonapi.query import Query
 from registry.model.attributes import Operator
 from registry.model.period import LASTING, UNTIL
-from registry.model.record import Record
+from registry.model.record import ID, Record
 from registry.model.resource_type import Relationship, ResourceType
-from registry.model.stored_fields import ID
 from registry.offloading import in_chunks, offload
 from registry.storage.errors import RecordNotFound, translated_errors
 from registry.storage.mongo.read_commands import SnapshotReader, aggregate_command

@@ -11,9 +11,8 @@ from pymongo import ASCENDING, IndexModel
 from pymongo.errors import OperationFailure
 
 from registry.model.graph import Graph
-from registry.model.record import TEXT_BLOCK
+from registry.model.record import ID, TEXT_BLOCK
 from registry.model.resource_type import ResourceType
-from registry.model.stored_fields import ID, indexed_fields
 from registry.storage.mongo.mongo_client import Database
 from registry.storage.mongo.read_commands import ReadCommands
 from registry.storage.text_blocks import Backlog, searched_names
@@ -56,7 +55,7 @@ class Indexes:
 
     async def _missing(self, resource: ResourceType) -> list[str]:
         """Return the stored fields that have no complete index."""
-        wanted = indexed_fields(resource) - {ID} | (
+        wanted = resource.indexed_fields - {ID} | (
             {TEXT_BLOCK} if searched_names(resource) else set()
         )
         indexes = await complete_indexes(self._database, resource.collection)

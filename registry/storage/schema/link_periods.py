@@ -17,8 +17,7 @@ from motor.motor_asyncio import AsyncIOMotorClientSession
 from registry.model.authorship import current_time
 from registry.model.history import TrackedLink
 from registry.model.period import BEGINNING, LASTING, SINCE, UNTIL
-from registry.model.record import Record
-from registry.model.stored_fields import ID
+from registry.model.record import ID, Record
 from registry.storage.mongo.mongo_client import Database
 from registry.storage.mongo.transactions import Transaction, Transactions
 from registry.storage.records import fields_of, id_condition, is_valid, projection

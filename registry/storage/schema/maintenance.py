@@ -6,9 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from registry.model.graph import Graph
-from registry.model.record import OBSOLETE_FIELDS
+from registry.model.record import ID, OBSOLETE_FIELDS
 from registry.model.resource_type import ResourceType
-from registry.model.stored_fields import ID
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.errors import StorageError, translated_errors
 from registry.storage.mongo.mongo_client import Database

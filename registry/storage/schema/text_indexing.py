@@ -10,9 +10,8 @@ from pymongo.write_concern import WriteConcern
 
 from registry.model.attributes import utc_text
 from registry.model.authorship import UPDATED_AT
-from registry.model.record import TEXT_BLOCK, Record
+from registry.model.record import ID, TEXT_BLOCK, Record
 from registry.model.resource_type import ResourceType
-from registry.model.stored_fields import ID
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.mongo.mongo_client import Database
 from registry.storage.records import Stage, projection

@@ -11,9 +11,8 @@ from registry.model.authorship import CREATED_BY, UPDATED_BY
 from registry.model.graph import Graph
 from registry.model.history import TrackedLink, tracked_links
 from registry.model.period import BEGINNING, UNTIL
-from registry.model.record import Record
+from registry.model.record import ID, Record
 from registry.model.resource_type import ResourceType
-from registry.model.stored_fields import ID
 from registry.offloading import offload
 from registry.storage.mongo.mongo_client import Database
 from registry.storage.mongo.read_commands import ReadCommands

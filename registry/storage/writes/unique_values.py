@@ -5,13 +5,10 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
-from marshmallow import ValidationError
-
 from registry.jsonapi.changes import Verb, Write
 from registry.jsonapi.error_objects import READ_ONLY
 from registry.model.record import Record
 from registry.model.resource_type import ResourceType
-from registry.model.validation import load_attributes
 from registry.storage.errors import DuplicateValue, InvalidAttributes
 from registry.storage.mongo.transactions import Transaction
 from registry.storage.schema.unique_indexes import unique_find, unique_key
@@ -103,11 +100,8 @@ class UniqueValues:
             return replace(write.with_ids(ids), verb=Verb.UPDATE), ()
         if placeholder not in ids:
             raise NoId
-        details, defaults = dict.fromkeys(change.read_only, READ_ONLY), dict[str, Any]()
-        try:
-            defaults = load_attributes(resource, {}, resource.writable - change.attributes.keys())
-        except ValidationError as error:
-            details |= {name: " ".join(texts) for name, texts in error.messages_dict.items()}
+        defaults, defects = resource.load({}, resource.writable - change.attributes.keys())
+        details = dict.fromkeys(change.read_only, READ_ONLY) | defects
         change = replace(change, attributes=defaults | change.attributes, read_only={})
         errors = [InvalidAttributes(details, write.position)] if details else ()
         return replace(write, change=change).with_ids(ids), errors

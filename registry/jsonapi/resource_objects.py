@@ -98,9 +98,9 @@ def _renderer(
 ) -> _Renderer:
     """Return the function that renders resource objects with these fields."""
     selected = {name: one for name, one in resource.readable.items() if name in attributes}
-    serializer, indent = attribute_serializer(selected), "\n        "
+    (lines, namespace), indent = attribute_serializer(selected), "\n        "
     links = [resource.relationships[name] for name in relationships]
-    statements = [*serializer.lines, *(line for link in links for line in _statements(link))]
+    statements = [*lines, *(line for link in links for line in _statements(link))]
     source = f"""\
 def render({", ".join(["records", *(f"ids_{name}" for name in relationships)])}):
     objects = []
@@ -111,7 +111,7 @@ def render({", ".join(["records", *(f"ids_{name}" for name in relationships)])})
     return objects
 """
     helpers = {"linkage": linkage, "links": partial(_links, resource)}
-    return compile_function("render", source, {**helpers, **serializer.namespace})
+    return compile_function("render", source, {**helpers, **namespace})
 
 
 def _template(resource: ResourceType, relationships: Sequence[Relationship]) -> str:

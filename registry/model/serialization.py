@@ -3,7 +3,6 @@
 import linecache
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
@@ -14,19 +13,11 @@ from registry.model.attributes import Attribute, ComputedText
 _numbers = count(1)
 
 
-@dataclass(frozen=True, slots=True)
-class AttributeSerializer:
-    """Python source that serializes the attributes of a record.
+def attribute_serializer(attributes: Mapping[str, Attribute]) -> tuple[list[str], dict[str, Any]]:
+    """Return Python statements that serialize attributes in their order, and their globals.
 
-    lines: statements that set `attributes`, a JSON string, from `record`. namespace: their globals.
+    They set `attributes`, a JSON string, from a valid `record`.
     """
-
-    lines: tuple[str, ...]
-    namespace: Mapping[str, Any]
-
-
-def attribute_serializer(attributes: Mapping[str, Attribute]) -> AttributeSerializer:
-    """Return the serializer of attributes, in their order, for valid records."""
     variables: dict[str, str] = {}  # by stored name
     namespace: dict[str, Any] = {"dumps": orjson.dumps}
     members = []
@@ -35,11 +26,8 @@ def attribute_serializer(attributes: Mapping[str, Attribute]) -> AttributeSerial
         values = [variables.setdefault(field, f"value_{len(variables)}") for field in stored]
         members.append(f'"{name}": {_expression(name, attribute, values)}')
         namespace[f"json_{name}"] = attribute.to_json
-    lines = (
-        *(f"{variable} = record.get({field!r})" for field, variable in variables.items()),
-        f"attributes = dumps({{{', '.join(members)}}}).decode()",
-    )
-    return AttributeSerializer(lines, namespace)
+    lines = [f"{variable} = record.get({field!r})" for field, variable in variables.items()]
+    return [*lines, f"attributes = dumps({{{', '.join(members)}}}).decode()"], namespace
 
 
 def compile_function(name: str, source: str, namespace: Mapping[str, Any]) -> Callable[..., Any]:

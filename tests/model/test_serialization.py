@@ -43,9 +43,9 @@ TYPES = [asset, *RESOURCES]
 def serializer(resource: ResourceType, names: list[str]) -> Callable[[dict[str, Any]], str]:
     """Return the function that serializes these attributes."""
     attributes = {name: one for name, one in resource.attributes.items() if name in names}
-    generated = attribute_serializer(attributes)
-    lines = ["def render(record):", *generated.lines, "return attributes"]
-    return compile_function("render", "\n    ".join(lines), generated.namespace)
+    statements, namespace = attribute_serializer(attributes)
+    lines = ["def render(record):", *statements, "return attributes"]
+    return compile_function("render", "\n    ".join(lines), namespace)
 
 
 @given(data=st.data(), resource=st.sampled_from(TYPES))

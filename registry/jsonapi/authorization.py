@@ -10,7 +10,7 @@ from registry.jsonapi.changes import Change, Write
 from registry.jsonapi.error_objects import DATA, MAX_ERRORS, ApiErrors
 from registry.jsonapi.error_types import InsufficientScope
 from registry.jsonapi.filtering import filtered_fields, related_filters
-from registry.jsonapi.operation_documents import operation_position
+from registry.jsonapi.operation_documents import OPERATIONS_POINTER
 from registry.jsonapi.query import Include, Query, QueryScope
 from registry.model.graph import Graph
 from registry.model.resource_type import Relationship, ResourceType
@@ -112,7 +112,7 @@ def required_by_change(change: Change, graph: Graph) -> Iterator[Requirement]:
     for linkage in change.linkages:
         position = DATA / "relationships" / linkage.relationship.name
         target = graph[linkage.relationship.target]
-        yield Requirement(Action.WRITE, target, pointer=position.pointer)
+        yield Requirement(Action.WRITE, target, pointer=position)
 
 
 def required_by_operations(operations: Sequence[Write], graph: Graph) -> Iterator[Requirement]:
@@ -121,10 +121,10 @@ def required_by_operations(operations: Sequence[Write], graph: Graph) -> Iterato
     Each operation writes the type of its resource and the types that it links it to.
     """
     for index, operation in enumerate(operations):
-        position = operation_position(index)
+        position = OPERATIONS_POINTER / index
         targets = (linkage.relationship.target for linkage in operation.change.linkages)
         for resource in (operation.resource, *(graph[target] for target in targets)):
-            yield Requirement(Action.WRITE, resource, pointer=position.pointer)
+            yield Requirement(Action.WRITE, resource, pointer=position)
 
 
 def _included(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Self, TypeAlias
 
-from registry.jsonapi.error_objects import DATA, DocumentPosition
+from registry.jsonapi.error_objects import DATA, JsonPointer
 from registry.model.record import LinkedIds
 from registry.model.resource_type import Relationship, ResourceType
 
@@ -103,7 +103,7 @@ class Write:
     change: Change = NO_CHANGE
     versions: Versions = None
     excluded: Versions = frozenset()
-    position: DocumentPosition = DATA
+    position: JsonPointer = DATA
     is_shown: bool = True
     shows_related: bool = False
     merges: bool = False

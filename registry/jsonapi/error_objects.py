@@ -1,7 +1,6 @@
 """Exceptions that become JSON:API error objects: their base, their collection, their parts."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import ceil
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -48,8 +47,8 @@ class ApiError(Exception):
     def __init__(
         self,
         detail: str | None = None,
-        *,
         pointer: str | None = None,
+        *,
         parameter: str | None = None,
         headers: Mapping[str, str] | None = None,
         retry_after: float | None = None,
@@ -154,26 +153,21 @@ class ErrorCollector:
             raise ApiErrors(self._errors)
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentPosition:
-    """A position in a request document. path: member names and array indexes from the root."""
+class JsonPointer(str):
+    """A position in a request document (RFC 6901)."""
 
-    path: tuple[str | int, ...]
+    __slots__ = ()
 
-    def __truediv__(self, step: str | int) -> "DocumentPosition":
+    def __truediv__(self, step: str | int) -> "JsonPointer":
         """Return the position one step below; this one if the name is too long to report."""
-        if isinstance(step, str) and len(step) > _MAX_NAME:
+        name = str(step)
+        if len(name) > _MAX_NAME:
             return self
-        return DocumentPosition((*self.path, step))
-
-    @property
-    def pointer(self) -> str:
-        """The JSON Pointer to the position, for `source.pointer` of an error."""
-        steps = (str(step).replace("~", "~0").replace("/", "~1") for step in self.path)
-        return "".join(f"/{step}" for step in steps)
+        escaped = name.replace("~", "~0").replace("/", "~1")
+        return JsonPointer(f"{self}/{escaped}")
 
 
-DATA = DocumentPosition(("data",))
+DATA = JsonPointer("/data")
 
 
 def unknown_relationship(name: str, resource: ResourceType) -> str:

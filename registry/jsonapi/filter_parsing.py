@@ -8,13 +8,14 @@ relationship: `filter[owner.last_name]=Hopper`, or `has` (to-one) and `any` (to-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import accumulate
 from typing import Any
 
 import orjson
 from marshmallow import ValidationError
 
-from registry.jsonapi.error_objects import ApiErrors, DocumentPosition, ErrorCollector, quoted
+from registry.jsonapi.error_objects import ApiErrors, ErrorCollector, JsonPointer, quoted
 from registry.jsonapi.error_types import InvalidParameter
 from registry.jsonapi.filtering import (
     AllOf,
@@ -132,7 +133,7 @@ class _Parser:
     def error(self, detail: str, *path: str | int) -> InvalidParameter:
         """Return the error for a position in JSON."""
         if path and not self.from_text:
-            detail = f"At `{DocumentPosition(path).pointer}`: {detail}"
+            detail = f"At `{reduce(JsonPointer.__truediv__, path, JsonPointer())}`: {detail}"
         return InvalidParameter(detail, parameter=self.parameter)
 
     def parse_text(self, name: str, operator: str | None, text: str) -> Filter:

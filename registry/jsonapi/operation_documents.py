@@ -12,19 +12,18 @@ from orjson import Fragment
 from registry.jsonapi.changes import NO_CHANGE, Change, Identifier, Verb, Write
 from registry.jsonapi.documents import JSONAPI
 from registry.jsonapi.error_objects import (
-    DocumentPosition,
     ErrorCollector,
+    JsonPointer,
     quoted,
     unknown_relationship,
     unknown_type,
 )
-from registry.jsonapi.error_types import NotFound
+from registry.jsonapi.error_types import MalformedDocument, NotFound
 from registry.jsonapi.request_documents import (
     DocumentLoader,
     LocalId,
     LocalIds,
     load_member,
-    malformed,
 )
 from registry.model.graph import Graph
 from registry.model.identifier import parse_id
@@ -43,6 +42,8 @@ class Effect(StrEnum):
 MAX_OPERATIONS = 1_000
 """Per request. A longer transaction would keep other writes of its records waiting."""
 
+OPERATIONS_POINTER = JsonPointer() / OPERATIONS
+
 _EXCLUDED = ("data", "included", "errors", RESULTS)
 """Members that a document of operations must not have (Atomic Operations, Document Structure)."""
 
@@ -50,11 +51,6 @@ _PLAIN_PATH = re.compile(r"/(?!/)[^?#\t\r\n]*")
 
 _Target: TypeAlias = tuple[ResourceType, Identifier | None, Relationship | None]
 """The target of `ref`, `href` or `data`; without an identifier, the collection of the type."""
-
-
-def operation_position(index: int) -> DocumentPosition:
-    """Return the position of an operation in its document."""
-    return DocumentPosition((OPERATIONS, index))
 
 
 def encode_results(objects: Sequence[str | None], effects: Iterable[Effect | None] = ()) -> bytes:
@@ -83,10 +79,10 @@ def load_operations(body: bytes, graph: Graph, *, merges: bool = False) -> list[
     members = load_member(body, OPERATIONS, _EXCLUDED)
     if not isinstance(members, list) or not 0 < len(members) <= MAX_OPERATIONS:
         detail = f"`{OPERATIONS}` must be an array of 1 to {MAX_OPERATIONS} operations."
-        raise malformed(detail, DocumentPosition((OPERATIONS,)))
+        raise MalformedDocument(detail, OPERATIONS_POINTER)
     errors, operations, local_ids = ErrorCollector(), [], dict[LocalId, int]()
     for index, member in enumerate(members):
-        position, placeholder = operation_position(index), -index - 1
+        position, placeholder = OPERATIONS_POINTER / index, -index - 1
         with errors:
             loader = _OperationLoader(member, position, graph, local_ids)
             operations.append(loader.load(placeholder, merges=merges))
@@ -97,7 +93,7 @@ def load_operations(body: bytes, graph: Graph, *, merges: bool = False) -> list[
 
 
 def _register_local_id(
-    operation: Any, position: DocumentPosition, placeholder: int, local_ids: dict[LocalId, int]
+    operation: Any, position: JsonPointer, placeholder: int, local_ids: dict[LocalId, int]
 ) -> None:
     """Register the local id of a resource that is added.
 
@@ -107,10 +103,11 @@ def _register_local_id(
         case {"op": "add", "data": {"lid": lid, **data}} if "ref" not in operation:
             lid_position, type_name = position / "data" / "lid", data.get("type")
             if not isinstance(lid, str):
-                raise malformed("`lid` must be a string.", lid_position)
+                raise MalformedDocument("`lid` must be a string.", lid_position)
             if isinstance(type_name, str):  # otherwise reported by the operation itself
                 if (type_name, lid) in local_ids:
-                    raise malformed("A preceding operation has the same `lid`.", lid_position)
+                    detail = "A preceding operation has the same `lid`."
+                    raise MalformedDocument(detail, lid_position)
                 local_ids[type_name, lid] = placeholder
 
 
@@ -118,14 +115,14 @@ class _OperationLoader(DocumentLoader):
     """Loads one operation. Raises MalformedDocument or NotFound if it is not an operation."""
 
     def __init__(
-        self, operation: Any, position: DocumentPosition, graph: Graph, local_ids: LocalIds
+        self, operation: Any, position: JsonPointer, graph: Graph, local_ids: LocalIds
     ) -> None:
         super().__init__(local_ids)
         if not isinstance(operation, dict):
-            raise malformed("An operation must be an object.", position)
+            raise MalformedDocument("An operation must be an object.", position)
         names = [verb.value for verb in Verb]
         if operation.get("op") not in names:
-            raise malformed(f"`op` must be one of {quoted(*names)}.", position / "op")
+            raise MalformedDocument(f"`op` must be one of {quoted(*names)}.", position / "op")
         self._operation: dict[str, Any] = operation
         self._verb = Verb(operation["op"])
         self._position = position
@@ -138,20 +135,20 @@ class _OperationLoader(DocumentLoader):
         self.errors.raise_any()
         if resource.read_only or (relationship and relationship.read_only):
             name = relationship.name if relationship else resource.type
-            raise malformed(f"{quoted(name)} is read-only.", self._position)
+            raise MalformedDocument(f"{quoted(name)} is read-only.", self._position)
         if relationship is not None:
             if not relationship.to_many and verb is not Verb.UPDATE:
                 detail = f"`{relationship.name}` is a to-one relationship: it supports only"
-                raise malformed(f"{detail} `update`.", self._position / "op")
+                raise MalformedDocument(f"{detail} `update`.", self._position / "op")
             linkage = self.linkage(self._data(), relationship, verb, position)
             verb, change = Verb.UPDATE, Change({}, (linkage,))
         elif (target is None) != (verb is Verb.ADD):
             kind = "a collection or a relationship" if target else "one resource"
             detail = f"The target of `{verb.value}` must be {kind}."
-            raise malformed(detail, self._position)
+            raise MalformedDocument(detail, self._position)
         elif verb is Verb.REMOVE:
             if self._operation.get("data") is not None:
-                raise malformed("`remove` takes `data` only with a relationship.", position)
+                raise MalformedDocument("`remove` takes `data` only with a relationship.", position)
             change = NO_CHANGE
         else:
             adds = verb is Verb.ADD
@@ -159,7 +156,7 @@ class _OperationLoader(DocumentLoader):
             change = self.change(self._data(), resource, position, **how)
         self.errors.raise_any()
         is_shown = relationship is None and verb is not Verb.REMOVE
-        target = target or Identifier(placeholder, "", position.pointer)
+        target = target or Identifier(placeholder, "", position)
         merges = merges and verb is Verb.ADD
         return Write(
             verb, resource, target, change, position=position, is_shown=is_shown, merges=merges
@@ -167,13 +164,14 @@ class _OperationLoader(DocumentLoader):
 
     def _data(self) -> Any:
         if "data" not in self._operation:
-            raise malformed("This operation requires `data`.", self._position)
+            raise MalformedDocument("This operation requires `data`.", self._position)
         return self._operation["data"]
 
     def _target(self) -> _Target:
         operation, position = self._operation, self._position
         if "ref" in operation and "href" in operation:
-            raise malformed("An operation must have either `ref` or `href`, not both.", position)
+            detail = "An operation must have either `ref` or `href`, not both."
+            raise MalformedDocument(detail, position)
         if "href" in operation:
             return self._href_target(operation["href"], position / "href")
         if "ref" in operation:
@@ -185,38 +183,37 @@ class _OperationLoader(DocumentLoader):
                 relationship = _relationship(resource, ref["relationship"], member)
             return resource, self.identifier(ref, resource.type, position), relationship
         if self._verb is Verb.REMOVE:
-            raise malformed("`remove` requires `ref` or `href`.", position)
+            raise MalformedDocument("`remove` requires `ref` or `href`.", position)
         data, position = self._data(), position / "data"
         resource = self._resource(data, position)
         if self._verb is Verb.ADD:
             return resource, None, None
         return resource, self.identifier(data, resource.type, position), None
 
-    def _href_target(self, href: Any, position: DocumentPosition) -> _Target:
+    def _href_target(self, href: Any, position: JsonPointer) -> _Target:
         """Return the target of a path of this service: a collection, a resource or linkage."""
         if not isinstance(href, str):
-            raise malformed("`href` must be a string.", position)
+            raise MalformedDocument("`href` must be a string.", position)
         collections = {resource.collection: resource for resource in self._graph.values()}
         match _path_segments(href):
             case ["", collection] if collection in collections:
                 return collections[collection], None, None
             case ["", collection, id_, *rest] if collection in collections:
                 resource = collections[collection]
-                identifier = Identifier(parse_id(id_), id_, position.pointer)
+                identifier = Identifier(parse_id(id_), id_, position)
                 if not rest:
                     return resource, identifier, None
                 if len(rest) == 2 and rest[0] == "relationships":
                     return resource, identifier, _relationship(resource, rest[1], position)
         detail = "`href` must be the path of a collection, a resource or its linkage."
-        raise NotFound(detail, pointer=position.pointer)
+        raise NotFound(detail, position)
 
-    def _resource(self, data: Any, position: DocumentPosition) -> ResourceType:
+    def _resource(self, data: Any, position: JsonPointer) -> ResourceType:
         type_name = data.get("type") if isinstance(data, dict) else None
         if not isinstance(type_name, str):
-            raise malformed("An object with a `type` is required.", position)
+            raise MalformedDocument("An object with a `type` is required.", position)
         if type_name not in self._graph:
-            pointer = (position / "type").pointer
-            raise NotFound(unknown_type(type_name, self._graph), pointer=pointer)
+            raise NotFound(unknown_type(type_name, self._graph), position / "type")
         return self._graph[type_name]
 
 
@@ -229,9 +226,9 @@ def _path_segments(href: str) -> Sequence[str]:
     return [unquote(segment) for segment in href.split("/")]
 
 
-def _relationship(resource: ResourceType, name: Any, position: DocumentPosition) -> Relationship:
+def _relationship(resource: ResourceType, name: Any, position: JsonPointer) -> Relationship:
     if not isinstance(name, str):
-        raise malformed("`relationship` must be a string.", position)
+        raise MalformedDocument("`relationship` must be a string.", position)
     if name not in resource.relationships:
-        raise NotFound(unknown_relationship(name, resource), pointer=position.pointer)
+        raise NotFound(unknown_relationship(name, resource), position)
     return resource.relationships[name]

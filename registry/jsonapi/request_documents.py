@@ -11,8 +11,8 @@ from registry.jsonapi.error_objects import (
     DATA,
     READ_ONLY,
     ApiError,
-    DocumentPosition,
     ErrorCollector,
+    JsonPointer,
     quoted,
     unknown_relationship,
 )
@@ -73,19 +73,19 @@ def load_member(body: bytes, member: str, excluded: Collection[str] = ()) -> Any
     containers = body.count(b"{") + body.count(b"[")
     if containers > MAX_CONTAINERS and _outside_strings(body) > MAX_CONTAINERS:
         detail = f"The document has more than {MAX_CONTAINERS:,} objects and arrays."
-        raise MalformedDocument(detail, pointer="")
+        raise MalformedDocument(detail, "")
     try:
         document = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise MalformedDocument(f"The body is not valid JSON: {error}.", pointer="") from error
+        raise MalformedDocument(f"The body is not valid JSON: {error}.", "") from error
     if not isinstance(document, dict):
-        raise MalformedDocument("The document must be an object.", pointer="")
+        raise MalformedDocument("The document must be an object.", "")
     if member not in document:
-        raise malformed(f"The member `{member}` is missing.", DocumentPosition((member,)))
+        raise MalformedDocument(f"The member `{member}` is missing.", JsonPointer() / member)
     for name in document:
         if name in excluded:
             detail = f"A document with `{member}` must not have `{name}`."
-            raise malformed(detail, DocumentPosition((name,)))
+            raise MalformedDocument(detail, JsonPointer() / name)
     return document[member]
 
 
@@ -94,11 +94,6 @@ def _outside_strings(body: bytes) -> int:
     unescaped = body.replace(b"\\\\", b"").replace(b'\\"', b"")
     outside = b"".join(unescaped.split(b'"')[::2])
     return outside.count(b"{") + outside.count(b"[")
-
-
-def malformed(detail: str, position: DocumentPosition) -> MalformedDocument:
-    """Return the error for a position where the document does not have the required form."""
-    return MalformedDocument(detail, pointer=position.pointer)
 
 
 class DocumentLoader:
@@ -116,7 +111,7 @@ class DocumentLoader:
         self,
         data: Any,
         resource: ResourceType,
-        position: DocumentPosition,
+        position: JsonPointer,
         *,
         creating: bool = False,
         merging: bool = False,
@@ -129,7 +124,7 @@ class DocumentLoader:
         is of another type.
         """
         if not isinstance(data, dict):
-            raise malformed("`data` must be a resource object.", position)
+            raise MalformedDocument("`data` must be a resource object.", position)
         if error := _type_error(data, resource.type, position):
             if isinstance(error, TypeConflict):
                 raise error  # the attributes are those of another type
@@ -142,14 +137,14 @@ class DocumentLoader:
         linkages = self._linkages(data, resource, position)
         if merging and not resource.has_unique(attributes):
             place = position / "attributes" if "attributes" in data else position
-            self.errors.add(InvalidMerge.without_unique(resource, place.pointer))
+            self.errors.add(InvalidMerge.without_unique(resource, place))
         return Change(loaded, linkages, read_only=read_only)
 
     def _attributes(
         self,
         attributes: _Object,
         resource: ResourceType,
-        position: DocumentPosition,
+        position: JsonPointer,
         *,
         creating: bool,
     ) -> _Object:
@@ -164,12 +159,11 @@ class DocumentLoader:
         names = resource.attributes if creating else writable
         loaded, defects = resource.load(writable, names)
         for name, detail in (details | defects).items():
-            pointer = (position / "attributes" / name).pointer
-            self.errors.add(InvalidField(detail, pointer=pointer))
+            self.errors.add(InvalidField(detail, position / "attributes" / name))
         return loaded
 
     def _linkages(
-        self, data: _Object, resource: ResourceType, position: DocumentPosition
+        self, data: _Object, resource: ResourceType, position: JsonPointer
     ) -> tuple[Linkage, ...]:
         if "relationships" not in data:
             return ()
@@ -179,24 +173,25 @@ class DocumentLoader:
             member = position / "relationships" / name
             if relationship is None:
                 detail = unknown_relationship(name, resource)
-                self.errors.add(InvalidField(detail, pointer=member.pointer))
+                self.errors.add(InvalidField(detail, member))
             elif relationship.read_only:
-                self.errors.add(InvalidField(f"`{name}` is read-only.", pointer=member.pointer))
+                self.errors.add(InvalidField(f"`{name}` is read-only.", member))
             elif not isinstance(value, dict) or "data" not in value:
-                self.errors.add(malformed("A relationship must be an object with `data`.", member))
+                detail = "A relationship must be an object with `data`."
+                self.errors.add(MalformedDocument(detail, member))
             else:
                 linkage = self.linkage(value["data"], relationship, Verb.UPDATE, member / "data")
                 linkages.append(linkage)
         return tuple(linkages)
 
     def linkage(
-        self, data: Any, relationship: Relationship, verb: Verb, position: DocumentPosition
+        self, data: Any, relationship: Relationship, verb: Verb, position: JsonPointer
     ) -> Linkage:
         """Return resource linkage, which replaces, adds or removes members."""
         if relationship.to_many != isinstance(data, list):
             to_many, to_one = "an array of resource identifiers", "a resource identifier or null"
             detail = f"`{relationship.name}` must be {to_many if relationship.to_many else to_one}."
-            self.errors.add(malformed(detail, position))
+            self.errors.add(MalformedDocument(detail, position))
             return Linkage(relationship, (), verb)
         target = relationship.target
         if relationship.to_many:
@@ -206,17 +201,17 @@ class DocumentLoader:
             identifiers = () if data is None else (self.identifier(data, target, position),)
         return Linkage(relationship, identifiers, verb)
 
-    def identifier(self, data: Any, type_name: str, position: DocumentPosition) -> Identifier:
+    def identifier(self, data: Any, type_name: str, position: JsonPointer) -> Identifier:
         """Return a resource identifier, with `id` or, if supported, `lid`."""
         if not isinstance(data, dict):
-            self.errors.add(malformed("A resource identifier must be an object.", position))
-            return Identifier(None, "", position.pointer)
+            self.errors.add(MalformedDocument("A resource identifier must be an object.", position))
+            return Identifier(None, "", position)
         error = _type_error(data, type_name, position)
         if error:
             self.errors.add(error)
         if self._local_ids is not None and "lid" in data:
             if error:  # without the type, the local id cannot be looked up
-                return Identifier(None, "", position.pointer)
+                return Identifier(None, "", position)
             return self._local_identifier(data, type_name, position, self._local_ids)
         id_, id_position = data.get("id"), position / "id"
         # Integers are accepted too; one beyond 64 bits is parsed as a float.
@@ -224,39 +219,39 @@ class DocumentLoader:
         is_valid = isinstance(id_, str | int) or is_beyond_64_bits
         if isinstance(id_, bool) or not is_valid:
             detail = "`id` is missing or neither a string nor an integer."
-            self.errors.add(malformed(detail, id_position))
-            return Identifier(None, "", id_position.pointer)
-        return Identifier(parse_id(str(id_)), str(id_), id_position.pointer)
+            self.errors.add(MalformedDocument(detail, id_position))
+            return Identifier(None, "", id_position)
+        return Identifier(parse_id(str(id_)), str(id_), id_position)
 
     def _local_identifier(
-        self, data: _Object, type_name: str, position: DocumentPosition, local_ids: LocalIds
+        self, data: _Object, type_name: str, position: JsonPointer, local_ids: LocalIds
     ) -> Identifier:
         lid, lid_position = data["lid"], position / "lid"
         text = lid if isinstance(lid, str) else None
         placeholder = None if text is None else local_ids.get((type_name, text))
         if "id" in data:
             detail = "A resource identifier must have either `id` or `lid`, not both."
-            self.errors.add(malformed(detail, position))
+            self.errors.add(MalformedDocument(detail, position))
         elif placeholder is None:
             detail = f"No preceding operation adds a `{type_name}` with this local id."
-            self.errors.add(malformed(detail, lid_position))
-        return Identifier(placeholder, text or "", lid_position.pointer)
+            self.errors.add(MalformedDocument(detail, lid_position))
+        return Identifier(placeholder, text or "", lid_position)
 
-    def _object_member(self, data: _Object, name: str, position: DocumentPosition) -> _Object:
+    def _object_member(self, data: _Object, name: str, position: JsonPointer) -> _Object:
         """Return an object-valued member of a resource object, {} if it is missing."""
         value = data.get(name, {})
         if isinstance(value, dict):
             return value
-        self.errors.add(malformed(f"`{name}` must be an object.", position / name))
+        self.errors.add(MalformedDocument(f"`{name}` must be an object.", position / name))
         return {}
 
 
-def _type_error(data: _Object, type_name: str, position: DocumentPosition) -> ApiError | None:
+def _type_error(data: _Object, type_name: str, position: JsonPointer) -> ApiError | None:
     value = data.get("type")
     if value == type_name:
         return None
     member = position / "type"
     if not isinstance(value, str):
-        return malformed("`type` is missing or not a string.", member)
+        return MalformedDocument("`type` is missing or not a string.", member)
     detail = f"The type must be `{type_name}`, not {quoted(value)}."
-    return TypeConflict(detail, pointer=member.pointer)
+    return TypeConflict(detail, member)

@@ -7,7 +7,7 @@ from typing import Self
 from pymongo.errors import ExecutionTimeout, PyMongoError
 
 from registry.jsonapi.changes import Identifier
-from registry.jsonapi.error_objects import DATA, DocumentPosition
+from registry.jsonapi.error_objects import DATA, JsonPointer
 from registry.model.resource_type import ResourceType
 
 _log = logging.getLogger("registry")
@@ -53,10 +53,8 @@ class InvalidAttributes(StorageError):
     details: what is wrong, by JSON pointer into the request document.
     """
 
-    def __init__(self, details: Mapping[str, str], position: DocumentPosition) -> None:
-        self.details = {
-            (position / "attributes" / name).pointer: detail for name, detail in details.items()
-        }
+    def __init__(self, details: Mapping[str, str], position: JsonPointer) -> None:
+        self.details = {position / "attributes" / name: one for name, one in details.items()}
         super().__init__(", ".join(self.details))
 
 
@@ -76,13 +74,13 @@ class DuplicateValue(StorageError):
         self,
         resource: ResourceType,
         attribute: str,
-        position: DocumentPosition = DATA,
+        position: JsonPointer = DATA,
         id_: int | None = None,
     ) -> None:
         super().__init__(f"{resource.type}.{attribute}")
         self.resource = resource
         self.attribute = attribute
-        self.pointer = (position / "attributes" / attribute).pointer
+        self.pointer = position / "attributes" / attribute
         self.id = id_
 
 

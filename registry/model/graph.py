@@ -103,17 +103,14 @@ def _relationships(
 ) -> dict[str, Relationship]:
     relationships, declared = [], []
     for link in resource_type.links:
-        is_read_only = resource_type.read_only
-        relationships.append(
-            Relationship(link.name, link.target, link.foreign_key, False, is_read_only)
-        )
+        ends, key = (link.name, link.target, link.inverse), link.foreign_key
+        relationships.append(Relationship(*ends, key, False, resource_type.read_only))
         declared.append((link.name, _path_of(resource_type, link.name)))
     for other in resources:
         for link in other.links:
             if link.target == resource_type.type:
-                relationships.append(
-                    Relationship(link.inverse, other.type, link.foreign_key, True, other.read_only)
-                )
+                ends, key = (link.inverse, other.type, link.name), link.foreign_key
+                relationships.append(Relationship(*ends, key, True, other.read_only))
                 declared.append((link.inverse, _path_of(other, link.name)))
     _check_names(resource_type, declared)
     return {relationship.name: relationship for relationship in relationships}

@@ -77,12 +77,13 @@ class StoredField:
 class Relationship:
     """One direction of a link.
 
-    foreign_key: a stored field of the type itself if to-one, of the target if to-many. read_only:
-    whether it follows from another link.
+    inverse: the name of the other direction. foreign_key: a stored field of the type itself if
+    to-one, of the target if to-many. read_only: whether it follows from another link.
     """
 
     name: str
     target: str
+    inverse: str
     foreign_key: str
     to_many: bool
     read_only: bool = False

@@ -5,8 +5,7 @@ from registry.http.service_urls import LIVE_PATH, METRICS_PATH, OPERATIONS_PATH,
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
 from registry.openapi.paths import HEADERS, SECURITY_SCHEME, describe_paths, error_responses
-from registry.openapi.schema_objects import Json, code, require_distinct, title
-from registry.openapi.schemas import schemas
+from registry.openapi.schemas import Json, code, require_distinct, schemas, title
 from registry.protocol import MEDIA_TYPE, REQUEST_ID
 from registry.settings import Settings
 

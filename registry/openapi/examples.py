@@ -15,7 +15,7 @@ from registry.model.authorship import PrincipalName, StoredTime
 from registry.model.graph import Graph
 from registry.model.record import LinkedIds, Record
 from registry.model.resource_type import Relationship, ResourceType
-from registry.openapi.schema_objects import Json, absolute
+from registry.openapi.schemas import Json, absolute
 from registry.protocol import OPERATIONS, RESULTS
 
 POSITION = "AWsD3sUAAAA1TkP-7O_NJ_P0"

@@ -22,7 +22,7 @@ from registry.jsonapi.sorting import sort_names
 from registry.model.graph import Graph
 from registry.model.period import Moment
 from registry.model.resource_type import Relationship, ResourceType, StoredField
-from registry.openapi.schema_objects import POSITIVE, Json, code
+from registry.openapi.schemas import POSITIVE, Json, code
 from registry.protocol import (
     IDEMPOTENCY_KEY,
     IDEMPOTENCY_REPLAYED,
@@ -46,9 +46,6 @@ ID: Json = {
 deletes a resource without having typed its id."""
 
 _SIZE: Json = {"type": "integer", "minimum": 1, "maximum": LARGEST_PAGE}
-
-_EXAMPLE_SIZE = 10
-"""The page size that Swagger UI prefills: it cannot show a large collection."""
 
 
 def _header(name: str, description: str, schema: Json = _STRING) -> Json:
@@ -196,7 +193,7 @@ def _pages(default: int) -> list[Json]:
     )
     cursor = "The page {} this cursor, taken from `meta.page` or a link."
     return [
-        _query("page[size]", size, _SIZE, example=_EXAMPLE_SIZE),
+        _query("page[size]", size, _SIZE, example=10),  # Swagger UI cannot show a large collection
         _query("page[number]", "The number of the page, starting at 1.", POSITIVE),
         _query("page[after]", cursor.format("after"), _STRING),
         _query("page[before]", cursor.format("before"), _STRING),
@@ -216,13 +213,14 @@ def _conditions(resource_type: ResourceType, graph: Graph) -> Json:
         "resource of a to-one relationship (`has`), or any of a to-many one (`any`), satisfies "
         "the condition in `val`, which can be combined too."
     )
-    examples = {"none": {"summary": "No conditions", "value": ""}}
-    examples["attribute"] = {"summary": "An attribute", "value": json.dumps([example])}
+    examples = {
+        "none": {"summary": "No conditions", "value": ""},
+        "attribute": {"summary": "An attribute", "value": json.dumps([example])},
+    }
     for name, relationship in resource_type.relationships.items():
-        operator = related_operator(relationship)
         target = _example_condition(graph[relationship.target])
-        nested = json.dumps([{"name": name, "op": operator, "val": target}])
-        examples[name] = {"summary": f"An attribute of {name}", "value": nested}
+        nested = {"name": name, "op": related_operator(relationship), "val": target}
+        examples[name] = {"summary": f"An attribute of {name}", "value": json.dumps([nested])}
     return _query("filter", description, _STRING, examples=examples)
 
 

@@ -19,11 +19,11 @@ from registry.jsonapi.error_objects import ApiError
 from registry.jsonapi.operation_documents import MAX_OPERATIONS
 from registry.jsonapi.query import QueryScope
 from registry.jsonapi.request_documents import MAX_CONTAINERS
-from registry.jsonapi.resource_objects import path_of
 from registry.model.graph import Graph
 from registry.model.resource_type import Relationship, ResourceType
 from registry.openapi import examples, parameters
-from registry.openapi.schema_objects import Json, absolute, code, reference, schema_of, title
+from registry.openapi.parameters import query_parameters
+from registry.openapi.schemas import Json, absolute, code, reference, schema_of, title
 from registry.protocol import (
     CSV_TYPE,
     EVENT_STREAM,
@@ -41,10 +41,7 @@ from registry.settings import Settings
 SECURITY_SCHEME = "accessToken"
 
 _ANY_REQUEST = (400, 403, 406, 408, 412, 415, 417, 421, 431, 500, 503)
-_WITH_LINKAGE = (409, 413)
-_WITH_RESOURCES = (404, 409, 413, 422)
-"""The statuses of errors: of any request, of one with linkage, and of one with resource objects,
-whose linkage can name any resource."""
+"""The statuses of errors that any request can have."""
 
 _ACCESS = (
     errors.InvalidAuthorization,
@@ -61,39 +58,32 @@ def _header(description: str, example: str, *, always: bool = True) -> Json:
 
 
 _REQUEST_ID = "7f2c9a1e5b8d4c30a6e1f0d29b47c583"
+
 _ETAG = '"1-e3b0c44298fc1c149afbf4c8-f6b268f4af267c83"'
+_ETAG_TEXT = "The entity tag, for `If-None-Match` and `If-Match`; a whole collection has none."
+_FILE = 'attachment; filename="persons.csv"'
+_VARIES = "The request headers that the response depends on."
+_AT = "The position of the document in the change feed, which continues from it."
+_CHALLENGE = "How to authenticate, and why the request is refused (RFC 6750, 3)."
+_REPEATED = f"Present if an earlier request with the same `{IDEMPOTENCY_KEY}` has this result."
 
 HEADERS: Json = {
-    "RequestId": _header("The id of the request; the log contains it too.", _REQUEST_ID),
-    "Vary": _header("The request headers that the response depends on.", "Accept, Accept-Encoding"),
-    "ETag": _header("The entity tag of the response, for `If-None-Match` and `If-Match`.", _ETAG),
-    "Position": _header(
-        "The position of the document in the change feed, which continues from it.",
-        examples.POSITION,
-    ),
+    REQUEST_ID: _header("The id of the request; the log contains it too.", _REQUEST_ID),
+    "Vary": _header(_VARIES, "Accept, Accept-Encoding"),
+    POSITION: _header(_AT, examples.POSITION),
+    "ETag": _header(_ETAG_TEXT, _ETAG, always=False),
+    "Location": _header("The path of the new resource.", "/persons/1"),
+    "Content-Disposition": _header("The name of the file, of CSV.", _FILE, always=False),
+    IDEMPOTENCY_REPLAYED: _header(_REPEATED, "true", always=False),
+    PREFERENCE_APPLIED: _header("The preferences that were applied.", MERGE, always=False),
+    "Retry-After": _header("Seconds to wait before the next attempt.", "5", always=False),
+    "WWW-Authenticate": _header(_CHALLENGE, 'Bearer realm="registry"', always=False),
 }
-"""The component headers."""
+"""The headers of responses, which are components."""
 
-_ALWAYS: Json = {
-    REQUEST_ID: reference("headers", "RequestId"),
-    "Vary": reference("headers", "Vary"),
-}
-_AT: Json = {POSITION: reference("headers", "Position")}
-_TAGGED: Json = {"ETag": reference("headers", "ETag")}
-_PAGE_TAG = "The entity tag of a page, for `If-None-Match`; a whole collection has none."
-_TAGGED_PAGE: Json = {"ETag": _header(_PAGE_TAG, _ETAG, always=False)}
-_FILE = "The name of the file, of CSV."
-_NAMED: Json = {
-    "Content-Disposition": _header(_FILE, 'attachment; filename="persons.csv"', always=False)
-}
-_REPEATED = f"Present if an earlier request with the same `{IDEMPOTENCY_KEY}` has this result."
-_REPLAYED: Json = {IDEMPOTENCY_REPLAYED: _header(_REPEATED, "true", always=False)}
-_APPLIED = "The preferences that were applied, if there are any."
-_PREFERRED: Json = {PREFERENCE_APPLIED: _header(_APPLIED, MERGE, always=False)}
-_ERROR_HEADERS = {
-    "Retry-After": "Seconds to wait before the next attempt.",
-    "WWW-Authenticate": "How to authenticate, and why the request is refused (RFC 6750, 3).",
-}
+_READ = (POSITION, "ETag")
+_WRITTEN = ("ETag", IDEMPOTENCY_REPLAYED, PREFERENCE_APPLIED)
+"""The headers of documents that are read and written."""
 
 _TEXTS = {
     "list_{types}": "The whole collection, or the resources that `filter` selects, or a page of "
@@ -133,17 +123,14 @@ _TEXTS = {
 class _Operation:
     """An operation of a path, without what follows from its method and path.
 
-    kind: a key of `_TEXTS`. responses: those of success. query: the scope of its parameters.
-    errors: the statuses that its method and path do not tell. parameters: further ones.
+    kind: a key of `_TEXTS`. responses: those of success.
     """
 
     method: str
     kind: str
     responses: Json
-    query: QueryScope | None = None
-    body: Json | None = None
-    errors: tuple[int, ...] = ()
     parameters: Sequence[Json] = ()
+    body: Json | None = None
 
 
 def describe_paths(graph: Graph, settings: Settings) -> dict[str, Json]:
@@ -173,19 +160,24 @@ def error_responses(graph: Graph, settings: Settings) -> Json:
 
 def _described(operation: _Operation, endpoint: Endpoint, graph: Graph, settings: Settings) -> Json:
     """Return an Operation Object."""
-    method, shown, statuses = operation.method, list[Json](), {*_ANY_REQUEST, *operation.errors}
-    tag = "Changes" if endpoint.view is FeedView else "Operations"
-    access: Json = {}
+    method, statuses = operation.method, {*_ANY_REQUEST}
+    tag, names, access = "Operations", dict[str, str](), dict[str, Json | list[Json]]()
+    shown = [*operation.parameters]
     if "{id}" in endpoint.path:
-        shown.append(parameters.ID | ({"example": 1} if method == "get" else {}))
+        shown.insert(0, parameters.ID | ({"example": 1} if method == "get" else {}))
         statuses.add(404)
-    if operation.query:
-        shown += parameters.query_parameters(operation.query)
+    if operation.body:
+        statuses |= {409, 413} if endpoint.relationship else {404, 409, 413, 422}
     if method == "post":
         shown.append(parameters.IDEMPOTENCY)
         statuses.add(422)
-    shown += operation.parameters
-    names = {"link": endpoint.relationship.name} if endpoint.relationship else {}
+        if not endpoint.relationship:
+            shown.append(parameters.PREFERENCES)
+    if endpoint.view is FeedView:
+        tag = "Changes"
+        statuses.add(410)
+    if endpoint.relationship:
+        names["link"] = endpoint.relationship.name
     if endpoint.scope:
         shown += parameters.PRECONDITIONS
         named = endpoint.scope.resource
@@ -214,60 +206,57 @@ def _described(operation: _Operation, endpoint: Endpoint, graph: Graph, settings
 
 def _operations(endpoint: Endpoint, graph: Graph) -> Iterator[_Operation]:
     """Yield the operations of an endpoint."""
-    match endpoint:
-        case Endpoint(path=path, scope=QueryScope() as scope, relationship=None):
-            yield from (_of_resource(scope) if "{id}" in path else _of_collection(scope, path))
-        case Endpoint(path=path, scope=QueryScope() as scope, relationship=Relationship() as link):
-            related = replace(scope, resource=graph[link.target], many=link.to_many)
-            if endpoint.view is RelatedView:
-                yield _read_related(related, path.format(id=1))
-            else:
-                yield from _of_linkage(scope.resource, link, related)
-        case Endpoint(view=view) if view is FeedView:
-            yield _follow_changes(graph)
-        case _:
-            yield _perform_operations(graph)
+    scope, link = endpoint.scope, endpoint.relationship
+    if scope is None:
+        yield _follow_changes(graph) if endpoint.view is FeedView else _perform_operations(graph)
+    elif link is None and "{id}" in endpoint.path:
+        yield from _of_resource(scope)
+    elif link is None:
+        yield from _of_collection(scope, endpoint.path)
+    else:
+        related = replace(scope, resource=graph[link.target], many=link.to_many)
+        if endpoint.view is RelatedView:
+            yield _read_related(related, endpoint.path.format(id=1))
+        else:
+            yield from _of_linkage(scope.resource, link, related)
 
 
 def _of_collection(scope: QueryScope, path: str) -> Iterator[_Operation]:
-    resource_type = scope.resource
-    yield _Operation("get", "list_{types}", _collection(scope, path), replace(scope, many=True))
-    schema, headers = schema_of(resource_type, "Document"), _TAGGED | _REPLAYED | _PREFERRED
+    resource_type, listed = scope.resource, replace(scope, many=True)
+    yield _Operation("get", "list_{types}", _collection(listed, path), query_parameters(listed))
+    name, schema = resource_type.type, schema_of(resource_type, "Document")
     written = {"written": examples.plain(resource_type, scope.graph, created=True)}
-    location = {"Location": _header("The path of the resource.", path_of(resource_type, 1))}
-    name = resource_type.type
+    updated = f"The {name} that is updated, as preferred."
     responses = {
-        "200": _response(f"The {name} that is updated, as preferred.", schema, written, headers),
-        "201": _response(f"The new {name}.", schema, written, location | headers),
+        "200": _response(updated, schema, written, _WRITTEN),
+        "201": _response(f"The new {name}.", schema, written, ["Location", *_WRITTEN]),
     }
     body = _body(schema_of(resource_type, "Create"), examples.creation(resource_type))
-    more = _WITH_RESOURCES, (parameters.PREFERENCES,)
-    yield _Operation("post", "create_{type}", responses, scope, body, *more)
+    yield _Operation("post", "create_{type}", responses, query_parameters(scope), body)
 
 
 def _of_resource(scope: QueryScope) -> Iterator[_Operation]:
-    resource_type, graph = scope.resource, scope.graph
-    schema = schema_of(resource_type, "Document")
-    plain = examples.plain(resource_type, graph)
-    documents = {"plain": plain, "included": examples.included(resource_type, graph)}
-    responses = _read(f"The {resource_type.type}.", schema, documents)
-    yield _Operation("get", "read_{type}", responses, scope)
-    updated = _response(f"The updated {resource_type.type}.", schema, {"updated": plain}, _TAGGED)
+    resource_type, shown = scope.resource, query_parameters(scope)
+    name, schema = resource_type.type, schema_of(resource_type, "Document")
+    plain = examples.plain(resource_type, scope.graph)
+    documents = {"plain": plain, "included": examples.included(resource_type, scope.graph)}
+    yield _Operation("get", "read_{type}", _read(f"The {name}.", schema, documents), shown)
+    updated = _response(f"The updated {name}.", schema, {"updated": plain}, ["ETag"])
     body = _body(schema_of(resource_type, "Update"), examples.update(resource_type))
-    yield _Operation("patch", "update_{type}", {"200": updated}, scope, body, _WITH_RESOURCES)
-    yield _Operation("delete", "delete_{type}", {"204": _applied({})})
+    yield _Operation("patch", "update_{type}", {"200": updated}, shown, body)
+    yield _Operation("delete", "delete_{type}", {"204": _applied()})
 
 
 def _read_related(scope: QueryScope, path: str) -> _Operation:
     """Return the operation that reads related resources. path: of the examples."""
-    resource_type = scope.resource
+    resource_type, shown = scope.resource, query_parameters(scope)
     if scope.many:
-        return _Operation("get", "list_{type}_{link}", _collection(scope, path), scope)
+        return _Operation("get", "list_{type}_{link}", _collection(scope, path), shown)
     related = examples.plain(resource_type, scope.graph) | {"links": {"self": path}}
     documents = {"related": related, "none": related | {"data": None}}
     schema = schema_of(resource_type, "DocumentOrNull")
     responses = _read(f"The {resource_type.type}, or null.", schema, documents)
-    return _Operation("get", "read_{type}_{link}", responses, scope)
+    return _Operation("get", "read_{type}_{link}", responses, shown)
 
 
 def _of_linkage(
@@ -279,33 +268,31 @@ def _of_linkage(
     documents = {"linkage": examples.linkage_document(owner, link)}
     schema = schema_of(related.resource, f"{kind}Linkage")
     responses = _read("The resource identifiers.", schema, documents)
-    scope = replace(related, linkage=(owner, link))
-    yield _Operation("get", "read_{type}_{link}_linkage", responses, scope)
+    shown = query_parameters(replace(related, linkage=(owner, link)))
+    yield _Operation("get", "read_{type}_{link}_linkage", responses, shown)
     for method, verb in verbs.items():
         schema = schema_of(related.resource, kind + ("Removal" if verb == "remove" else "Change"))
-        applied = {"204": _applied(_REPLAYED if verb == "add" else {})}
+        applied = {"204": _applied(*([IDEMPOTENCY_REPLAYED] if verb == "add" else []))}
         body = _body(schema, {"data": examples.linkage(link)})
-        yield _Operation(method, f"{verb}_{{type}}_{{link}}", applied, None, body, _WITH_LINKAGE)
+        yield _Operation(method, f"{verb}_{{type}}_{{link}}", applied, (), body)
 
 
 def _perform_operations(graph: Graph) -> _Operation:
     extended, schema = media_type(EXTENSION), reference("schemas", "Results")
     text, documents = "The results, in the order of the operations.", examples.results(graph)
-    headers = _REPLAYED | _PREFERRED
+    headers = (IDEMPOTENCY_REPLAYED, PREFERENCE_APPLIED)
     result = _response(text, schema, {"results": documents}, headers, extended)
     body = _body(reference("schemas", "Operations"), examples.operations(graph), extended)
-    more = _WITH_RESOURCES, (parameters.PREFERENCES,)
-    return _Operation("post", "perform_operations", {"200": result}, None, body, *more)
+    return _Operation("post", "perform_operations", {"200": result}, (), body)
 
 
 def _follow_changes(graph: Graph) -> _Operation:
-    schema, document = reference("schemas", "Positions"), examples.positions()
+    schema, documents = reference("schemas", "Positions"), {"positions": examples.positions()}
     text = "The events, or the document with positions."
-    shown = _response(text, schema, {"positions": document}, _AT)
+    shown = _response(text, schema, documents, [POSITION])
     events = {"schema": {"type": "string"}, "example": examples.events(graph)}
     shown["content"][EVENT_STREAM] = events
-    parameter = parameters.feed_parameters(graph)
-    return _Operation("get", "follow_changes", {"200": shown}, None, None, (410,), parameter)
+    return _Operation("get", "follow_changes", {"200": shown}, parameters.feed_parameters(graph))
 
 
 def _collection(scope: QueryScope, path: str) -> Json:
@@ -319,44 +306,49 @@ def _collection(scope: QueryScope, path: str) -> Json:
         "page": examples.page(plain),
     }
     schema = schema_of(resource_type, "Collection")
-    responses = _read(f"The {resource_type.collection}.", schema, documents, _TAGGED_PAGE | _NAMED)
+    responses = _read(f"The {resource_type.collection}.", schema, documents)
     table = examples.table(resource_type, scope.graph)
     responses["200"]["content"][CSV_TYPE] = {"schema": {"type": "string"}, "example": table}
+    responses["200"]["headers"] |= _headers("Content-Disposition")
     return responses
 
 
-def _read(description: str, schema: Json, documents: Json, headers: Json = _TAGGED) -> Json:
+def _read(description: str, schema: Json, documents: Json) -> Json:
     unmodified = "`If-None-Match` has the entity tag of the response."
     return {
-        "200": _response(description, schema, documents, _AT | headers),
-        "304": {"description": unmodified, "headers": _ALWAYS | _AT | headers},
+        "200": _response(description, schema, documents, _READ),
+        "304": {"description": unmodified, "headers": _headers(*_READ)},
     }
 
 
-def _applied(headers: Json) -> Json:
-    return {"description": "The change has been applied.", "headers": _ALWAYS | headers}
+def _applied(*headers: str) -> Json:
+    return {"description": "The change has been applied.", "headers": _headers(*headers)}
+
+
+def _headers(*names: str) -> Json:
+    """Return the headers of a response: these components, and those of all responses."""
+    return {name: reference("headers", name) for name in (REQUEST_ID, "Vary", *names)}
 
 
 def _error_response(instances: Sequence[ApiError]) -> Json:
-    headers = {
-        name: _header(
-            _ERROR_HEADERS[name], value, always=all(name in one.headers for one in instances)
-        )
-        for error in instances
-        for name, value in error.headers.items()
-    }
+    headers = {name: None for error in instances for name in error.headers}
     documents = {one.code: orjson.loads(encode_errors([one], _REQUEST_ID)) for one in instances}
     description = " ".join(type(error).__doc__ or "" for error in instances)
-    return _response(description, reference("schemas", "ErrorDocument"), documents, headers)
+    schema = reference("schemas", "ErrorDocument")
+    return _response(description, schema, documents, list(headers))
 
 
 def _response(
-    description: str, schema: Json, documents: Json, headers: Json, type_: str = MEDIA_TYPE
+    description: str,
+    schema: Json,
+    documents: Json,
+    headers: Sequence[str],
+    type_: str = MEDIA_TYPE,
 ) -> Json:
     """Return a response. documents: examples by name. headers: beside those of all responses."""
     named = {name: {"value": document} for name, document in documents.items()}
     content = {type_: {"schema": schema, "examples": named}}
-    return {"description": description, "headers": _ALWAYS | headers, "content": content}
+    return {"description": description, "headers": _headers(*headers), "content": content}
 
 
 def _body(schema: Json, example: Json, type_: str = MEDIA_TYPE) -> Json:

@@ -1,28 +1,82 @@
 """The graph -> the component schemas: of documents, and of atomic operations and their results."""
 
-from collections.abc import Collection, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any, TypeAlias
 
 from registry.jsonapi.documents import JSONAPI
 from registry.jsonapi.error_types import error_types
 from registry.jsonapi.operation_documents import MAX_OPERATIONS, Effect
 from registry.jsonapi.resource_objects import path_of
-from registry.model.graph import Graph
+from registry.model.graph import Graph, InvalidDeclaration
 from registry.model.identifier import ID_PATTERN
+from registry.model.record import MAX_ID
 from registry.model.resource_type import Relationship, ResourceType
-from registry.openapi.schema_objects import (
-    POSITIVE,
-    Json,
-    absolute,
-    code,
-    object_of,
-    or_null,
-    reference,
-    require_distinct,
-    schema_of,
-    text,
-    title,
-)
 from registry.protocol import OPERATIONS, RESULTS
+
+Json: TypeAlias = dict[str, Any]
+
+POSITIVE: Json = {"type": "integer", "format": "int64", "minimum": 1, "maximum": MAX_ID}
+"""The schema of an id or a page number."""
+
+
+def title(resource_type: ResourceType) -> str:
+    """Return the name of a type in the description, `Person`."""
+    return resource_type.type.title().replace("_", "")
+
+
+def require_distinct(names: Iterable[str]) -> None:
+    """Raise InvalidDeclaration if two parts of the description get the same name."""
+    (name, count), *_ = Counter(names).most_common(1)
+    if count > 1:
+        raise InvalidDeclaration(
+            f"the API description would have two parts with the name {name}: rename a type or link"
+        )
+
+
+def reference(kind: str, name: str) -> Json:
+    """Return a reference to a component. kind: `schemas`, `parameters`, ..."""
+    return {"$ref": f"#/components/{kind}/{name}"}
+
+
+def schema_of(resource_type: ResourceType, suffix: str) -> Json:
+    """Return a reference to a schema of a type, such as its `Document`."""
+    return reference("schemas", title(resource_type) + suffix)
+
+
+def absolute(path: str) -> str:
+    """Return an example of the URL of a path."""
+    return f"http://localhost:8080{path}"
+
+
+def object_of(required: Json, optional: Json | None = None, *, closed: bool = True) -> Json:
+    """Return the schema of an object with these members; a closed one has no others."""
+    schema: Json = {"type": "object", "properties": required | (optional or {})}
+    if required:
+        schema["required"] = list(required)
+    if closed:
+        schema["additionalProperties"] = False
+    return schema
+
+
+def text(description: str, **more: Any) -> Json:
+    """Return the schema of a string."""
+    return {"type": "string", "description": description, **more}
+
+
+def code(names: Iterable[str]) -> str:
+    """Return names for a description, as Markdown."""
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def or_null(schema: Json) -> Json:
+    """Return a schema that allows null too."""
+    if "oneOf" not in schema:
+        return {**schema, "nullable": True}
+    first, *others = schema["oneOf"]
+    # Beside `oneOf` it has no effect in OpenAPI 3.0, but some generators look for it there.
+    return {"oneOf": [or_null(first), *others], "nullable": True}
+
 
 _ID: Json = {"type": "string", "pattern": f"^{ID_PATTERN}$", "example": "1"}
 _REFERENCE: Json = {"id": {"oneOf": [_ID, POSITIVE], "example": "1"}}
@@ -46,66 +100,56 @@ _PAGE_LINKS: Json = {
 }
 _RELATED: Json = {"related": text("The path of the related resources.")}
 
-_IDENTITIES: dict[str, Json] = {"Id": _REFERENCE, "LocalId": _LOCAL_ID}
-"""The member that identifies a resource in an operation, beside its type."""
-
 _JSONAPI = reference("schemas", "JsonApi")
 
 _COUNT: Json = {"type": "integer", "minimum": 0, "example": 1}
+_CURSOR = "For `page[{}]`; null if there is no such page."
+_CURSORS = {name: text(_CURSOR.format(name), nullable=True) for name in ("before", "after")}
 _META = object_of(
     {"count": {**_COUNT, "description": "The number of resources in `data`."}},
     {
         "total": {**_COUNT, "description": "The number of resources on all pages."},
-        "page": object_of(
-            {
-                name: text(f"For `page[{name}]`; null if there is no such page.", nullable=True)
-                for name in ("before", "after")
-            }
-        ),
+        "page": object_of(_CURSORS),
     },
-)
-
-
-_POSITIONS = object_of(
-    {
-        "jsonapi": _JSONAPI,
-        "links": object_of({"self": text("The request URL.")}),
-        "meta": object_of(
-            {
-                "position": text("The present."),
-                "oldest": text("The oldest that is kept; null if not known.", nullable=True),
-            }
-        ),
-    }
 )
 
 
 def schemas(graph: Graph) -> Json:
     """Return the component schemas of each type, and those that all types share."""
-    of_types = [
-        (title(one) + suffix, schema)
-        for one in graph.values()
-        for suffix, schema in (_type_schemas(one, graph) | _target_schemas(one, graph)).items()
+    operations = list(_operations(graph))  # components, as generators name a class after each
+    named = [
+        *(
+            (title(one) + suffix, schema)
+            for one in graph.values()
+            for suffix, schema in (_type_schemas(one, graph) | _target_schemas(one, graph)).items()
+        ),
+        *_shared_schemas(graph, [reference("schemas", name) for name, _ in operations]).items(),
+        *operations,
     ]
-    components: Json = {}
-    version = {"type": "string", "enum": [JSONAPI["version"]], "example": JSONAPI["version"]}
-    errors = {"type": "array", "minItems": 1, "items": reference("schemas", "Error")}
-    components["AnyResource"] = _any_resource(graph)
-    components["JsonApi"] = object_of({"version": version})
-    components["ErrorDocument"] = object_of({"errors": errors, "jsonapi": _JSONAPI})
-    components["Error"] = _error()
-    components["Positions"] = _POSITIONS
-    # Components, as generators name a class after each.
-    operations = list(_operations(graph))
-    array = {"type": "array", "minItems": 1, "maxItems": MAX_OPERATIONS}
-    items = {"anyOf": [reference("schemas", name) for name, _ in operations]}
-    meta = object_of({"effect": {"type": "string", "enum": [*Effect]}})
-    result = object_of({}, {"data": reference("schemas", "AnyResource"), "meta": meta})
-    components["Operations"] = object_of({OPERATIONS: {**array, "items": items}}, closed=False)
-    components["Results"] = object_of({RESULTS: {**array, "items": result}, "jsonapi": _JSONAPI})
-    named = [*of_types, *components.items(), *operations]
     require_distinct(name for name, _ in named)
     return dict(named)
+
+
+def _shared_schemas(graph: Graph, operations: list[Json]) -> Json:
+    """Return the schemas that do not belong to a type. operations: references to their schemas."""
+    version = {"type": "string", "enum": [JSONAPI["version"]], "example": JSONAPI["version"]}
+    errors = {"type": "array", "minItems": 1, "items": reference("schemas", "Error")}
+    oldest = text("The oldest that is kept; null if not known.", nullable=True)
+    positions = object_of({"position": text("The present."), "oldest": oldest})
+    own = object_of({"self": text("The request URL.")})
+    array = {"type": "array", "minItems": 1, "maxItems": MAX_OPERATIONS}
+    effect = object_of({"effect": {"type": "string", "enum": [*Effect]}})
+    result = object_of({}, {"data": reference("schemas", "AnyResource"), "meta": effect})
+    performed = {**array, "items": {"anyOf": operations}}
+    return {
+        "AnyResource": _any_resource(graph),
+        "JsonApi": object_of({"version": version}),
+        "ErrorDocument": object_of({"errors": errors, "jsonapi": _JSONAPI}),
+        "Error": _error(),
+        "Positions": object_of({"jsonapi": _JSONAPI, "links": own, "meta": positions}),
+        "Operations": object_of({OPERATIONS: performed}, closed=False),
+        "Results": object_of({RESULTS: {**array, "items": result}, "jsonapi": _JSONAPI}),
+    }
 
 
 def _identifier(resource_type: ResourceType, suffix: str) -> Json:
@@ -125,22 +169,12 @@ def _linkage(relationship: Relationship, graph: Graph, suffix: str) -> Json:
     return or_null(_identifier(target, suffix))  # OpenAPI 3.0 has no nullable references
 
 
-def _request_relationships(resource_type: ResourceType, graph: Graph, suffix: str) -> Json:
-    """Return the schema of `relationships` in a request. suffix: of the identifiers."""
-    relationships = {
-        name: _with_data(_linkage(relationship, graph, suffix))
-        for name, relationship in resource_type.writable_relationships.items()
-    }
-    description = {"description": "Linkage replaces that of the relationship."}
-    return object_of({}, relationships) | description
-
-
 def _request_resource(resource_type: ResourceType, suffix: str, *, creating: bool) -> Json:
     """Return the schema of a resource object in a request. suffix: of its identifiers."""
     attributes = _attributes(resource_type, resource_type.writable, creating=creating)
-    relationships = schema_of(resource_type, f"{suffix}Linkages")
     required = {"type": _type_of(resource_type)}
-    optional = {"id": {"description": "Ignored.", "example": "1"}, "relationships": relationships}
+    optional = {"id": {"description": "Ignored.", "example": "1"}}
+    optional["relationships"] = schema_of(resource_type, f"{suffix}Linkages")
     (required if "required" in attributes else optional)["attributes"] = attributes
     return object_of(required, optional, closed=False)
 
@@ -150,38 +184,35 @@ def _type_schemas(resource_type: ResourceType, graph: Graph) -> Json:
     url = text("The request URL.", format="uri", example=absolute(path_of(resource_type)))
     links = object_of({"self": url}, _PAGE_LINKS)
     resources = {"type": "array", "items": schema_of(resource_type, "Resource")}
-    addition = _request_resource(resource_type, "LocalReference", creating=True)
-    addition["properties"]["lid"] = text("Identifies the resource in subsequent operations.")
-    revision = _request_resource(resource_type, "LocalReference", creating=False)
-    changes = {key: one for key, one in revision["properties"].items() if key != "id"}
-    shown = {
+    components = {
         "Document": _document(schema_of(resource_type, "Resource"), _self_link(resource_type)),
         "Collection": _document(resources, links, meta=_META),
         "Resource": _response_resource(resource_type, graph),
         "Identifier": _identifier(resource_type, "Identifier"),
     }
     if resource_type.read_only:
-        return shown
-    return {
-        **shown,
-        "Create": _with_data(_request_resource(resource_type, "Reference", creating=True)),
-        "Update": _with_data(_request_resource(resource_type, "Reference", creating=False)),
-        "Addition": addition,
-        "Revision": revision,
-        **{
-            f"RevisionBy{member}": {
-                **revision,
-                "properties": changes | identity,
-                "required": [*revision["required"], *identity],
-            }
-            for member, identity in _IDENTITIES.items()
-        },
-        **{suffix: _identifier(resource_type, suffix) for suffix in _IDENTIFIERS},
-        **{
-            f"{suffix}Linkages": _request_relationships(resource_type, graph, suffix)
-            for suffix in ("Reference", "LocalReference")
-        },
-    }
+        return components
+    for suffix, creating in {"Create": True, "Update": False}.items():
+        data = _request_resource(resource_type, "Reference", creating=creating)
+        components[suffix] = _with_data(data)
+    for suffix, creating in {"Addition": True, "Revision": False}.items():
+        components[suffix] = _request_resource(resource_type, "LocalReference", creating=creating)
+    added, revised = (components[suffix]["properties"] for suffix in ("Addition", "Revision"))
+    added["lid"] = text("Identifies the resource in subsequent operations.")
+    changes = {key: one for key, one in revised.items() if key != "id"}
+    for suffix, identity in {"ById": _REFERENCE, "ByLocalId": _LOCAL_ID}.items():
+        required = {"type": changes["type"], **identity}
+        components[f"Revision{suffix}"] = object_of(required, changes, closed=False)
+    for suffix in _IDENTIFIERS:
+        components[suffix] = _identifier(resource_type, suffix)
+    for suffix in ("Reference", "LocalReference"):
+        linkages = {
+            name: _with_data(_linkage(relationship, graph, suffix))
+            for name, relationship in resource_type.writable_relationships.items()
+        }
+        replaced = {"description": "Linkage replaces that of the relationship."}
+        components[f"{suffix}Linkages"] = object_of({}, linkages) | replaced
+    return components
 
 
 def _target_schemas(target: ResourceType, graph: Graph) -> Json:
@@ -251,21 +282,11 @@ def _response_resource(resource_type: ResourceType, graph: Graph) -> Json:
                 "links": object_of(own, _PAGE_LINKS if relationship.to_many else {}),
             }
         )
-        | {"x-inverse": _inverse(relationship, graph)}
+        | {"x-inverse": relationship.inverse}
         for name, relationship in resource_type.relationships.items()
     }
     shown = {"description": "Those in `include`, and those that the request changed."}
     return object_of(required, {"relationships": object_of({}, relationships) | shown})
-
-
-def _inverse(relationship: Relationship, graph: Graph) -> str:
-    """Return the name of the relationship of the target that follows the link the other way."""
-    others = graph[relationship.target].relationships.items()
-    return next(
-        name
-        for name, other in others
-        if other.foreign_key == relationship.foreign_key and other.to_many != relationship.to_many
-    )
 
 
 def _self_link(resource_type: ResourceType) -> Json:
@@ -298,17 +319,17 @@ def _error() -> Json:
         "title": text("A summary of the error type."),
         "detail": text("An explanation of this error."),
     }
-    source = {
-        "pointer": text("A JSON Pointer into the request document."),
-        "parameter": text("The name of the query parameter."),
-    }
-    links = {
-        "about": text("The path of the resource that has the value of a unique attribute."),
-        "type": text("The error type in the cursor profile.", format="uri"),
-    }
+    pointer = text("A JSON Pointer into the request document.")
+    parameter = text("The name of the query parameter.")
+    about = text("The path of the resource that has the value of a unique attribute.")
+    type_ = text("The error type in the cursor profile.", format="uri")
     page = {"maxSize": {"type": "integer", "description": "The maximum page size."}}
-    members = {"source": source, "links": links, "meta": {"page": object_of({}, page)}}
-    return object_of(required, {name: object_of({}, one) for name, one in members.items()})
+    optional = {
+        "source": object_of({}, {"pointer": pointer, "parameter": parameter}),
+        "links": object_of({}, {"about": about, "type": type_}),
+        "meta": object_of({}, {"page": object_of({}, page)}),
+    }
+    return object_of(required, optional)
 
 
 def _operations(graph: Graph) -> Iterator[tuple[str, Json]]:
@@ -337,7 +358,7 @@ def _operations(graph: Graph) -> Iterator[tuple[str, Json]]:
         addition = _operation("add", data=schema_of(resource_type, "Addition"))
         addition["properties"]["href"] = _href(path_of(resource_type))
         yield f"Add{title(resource_type)}", addition
-        identified = [schema_of(resource_type, f"RevisionBy{identity}") for identity in _IDENTITIES]
+        identified = [schema_of(resource_type, f"RevisionBy{key}") for key in ("Id", "LocalId")]
         yield f"Update{title(resource_type)}", _operation("update", data={"oneOf": identified})
 
 

@@ -94,7 +94,7 @@ async def _open_repository(
         types_lease(database, digest),
     ):
         app[REPOSITORY] = Repository(database, app[GRAPH], capacity)
-        await AddedFields(database, app[GRAPH], digest).prepare()
+        await AddedFields(database, app[GRAPH], app[SETTINGS].types).prepare()
         await app[REPOSITORY].prepare()
         lookups = TokenLookups(database, capacity)
         oidc = oidc_verifier(app[SETTINGS], app[GRAPH])

@@ -58,7 +58,8 @@ class Graph(dict[str, ResourceType]):
                 f"{_MAX_TYPES}"
             )
         _check_unique("type", [(one.type, path) for one, path in paths])
-        _check_unique("collection", [(one.collection, path) for one, path in paths])
+        collections = [(one.collection, (*path, "collection")) for one, path in paths]
+        _check_unique("collection", collections)
         for resource_type in resources:
             _check_attributes(resource_type)
             _check_indexes(resource_type)

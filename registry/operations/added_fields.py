@@ -23,7 +23,7 @@ from registry.model.resource_type import Link, ResourceType
 from registry.operations.consistency import Report, RuleReport, TargetsExist, check, value_defect
 from registry.operations.histories import PeriodsAreRight
 from registry.operations.rule import Rule, Violation, scan
-from registry.resources.types_file import history_type
+from registry.resources.types_file import TypesFile, digest_of_types, history_type
 from registry.start_error import StartError
 from registry.storage import (
     Database,
@@ -56,13 +56,13 @@ _INDEX_NOT_FOUND = 27
 class AddedFields:
     """The attributes and links that a file of types declares, and what the last start knew of them.
 
-    digest: of all that is declared.
+    types: the file, None without one.
     """
 
-    def __init__(self, database: Database, graph: Graph, digest: str) -> None:
+    def __init__(self, database: Database, graph: Graph, types: TypesFile | None) -> None:
         self._database = database
         self._graph = graph
-        self._digest = digest
+        self._types = types
         self._known: dict[str, Record] = {}
 
     async def prepare(self) -> None:
@@ -72,9 +72,10 @@ class AddedFields:
         unique and are not; then no record is changed. Also raises PyMongoError.
         """
         await self._read_known()
+        self._require_free_names()
         if self._declarations():
             # As several processes would take longer than one.
-            async with completion_lease(self._database, self._digest):
+            async with completion_lease(self._database, digest_of_types(self._types)):
                 await require_complete(self._database)
                 await self._read_known()
                 await self._require_fit()
@@ -89,6 +90,32 @@ class AddedFields:
     async def _read_known(self) -> None:
         found = self._database.counters.find({_DECLARED: {"$exists": True}})
         self._known = {one[ID]: one async for one in found}
+
+    def _require_free_names(self) -> None:
+        """Raise StartError if something has a name under which a hidden link is stored."""
+        links = [
+            (type_name, Link(name, form[1], name, inverse=""))
+            for type_name, known in self._known.items()
+            for name, form in known[_DECLARED].items()
+            if name in known[_HIDDEN] and form[0] == _LINK
+        ]
+        for type_name, link in links:
+            for path in self._paths_named_as(type_name, link):
+                place = f"{self._types.place(path)}: " if self._types else ""
+                hidden = f"the hidden link {type_name}.{link.name} is stored under this name"
+                raise StartError(f"{place}{'.'.join(path)}: {hidden}: choose another")
+
+    def _paths_named_as(self, type_name: str, link: Link) -> Iterator[tuple[str, ...]]:
+        """Yield the paths of what has the name of the history or of a stored field of a link."""
+        periods = history_type(type_name, link.name)
+        for resource in self._graph.writable:
+            if resource.type == periods:
+                yield (periods,)
+            if resource.collection == f"{periods}s":
+                yield resource.type, "collection"
+            if resource.type == type_name:
+                for field in sorted(resource.added & {link.period_field, link.changed_field}):
+                    yield type_name, field
 
     async def _require_fit(self) -> None:
         rules = [rule for one in self._to_complete() for rule in self._fit_rules(*one)]

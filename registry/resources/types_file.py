@@ -96,6 +96,11 @@ class TypesFile:
         """Return the types of this package and of the file."""
         return _declared(_parsed(self.text))
 
+    def place(self, path: DeclarationPath) -> str:
+        """Return the name of the file, and the line that declares a path, if one does."""
+        line = _line_of(path, self.text)
+        return self.name if line is None else f"{self.name}, line {line}"
+
 
 def read_types(name: str) -> TypesFile:
     """Read a file of types. Raises InvalidTypesFile."""
@@ -112,9 +117,7 @@ def read_types(name: str) -> TypesFile:
     except OSError as error:
         raise InvalidTypesFile(f"{name}: {error.strerror}") from None
     except InvalidDeclaration as error:
-        line = _line_of(error.path, types.text)
-        place = name if line is None else f"{name}, line {line}"
-        raise InvalidTypesFile(f"{place}: {error}") from None
+        raise InvalidTypesFile(f"{types.place(error.path)}: {error}") from None
     except RecursionError:
         raise InvalidTypesFile(f"{name}: nested too deeply") from None
     except ValueError as error:  # of TOML, mostly with the line, or of UTF-8

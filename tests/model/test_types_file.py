@@ -112,7 +112,7 @@ INVALID: list[tuple[str, int | None, str]] = [
     ('[phone]\nnumber = "text"', 1, 'needs its collection, such as collection = "phones"'),
     ('[phone]\ncollection = "phones"', 1, "the new type phone needs an attribute"),
     ('[phone]\ncollection = "tokens"', 2, "the collection tokens is reserved"),
-    ('[phone]\ncollection = "persons"\nx = "text"', 1, "collection declared twice: persons"),
+    ('[phone]\ncollection = "persons"\nx = "text"', 2, "collection declared twice: persons"),
     ('[phone]\ncollection = "a/b"\nx = "text"', 1, "`a/b` of phone is not a valid name"),
     ('[assignment]\ncollection = "a"\nx = "text"', 1, "type declared twice: assignment"),
     (

@@ -340,20 +340,14 @@ def _operations(graph: Graph) -> Iterator[tuple[str, Json]]:
     """
     for resource_type in graph.writable:
         for link in resource_type.writable_relationships.values():
-            path = path_of(resource_type, "{id}", "relationships", link.name)
-            ref = _ref(resource_type, relationship={"type": "string", "enum": [link.name]})
             for verb in ("add", "update", "remove") if link.to_many else ("update",):
-                data = _linkage(
-                    link, graph, "LocalRemoval" if verb == "remove" else "LocalReference"
-                )
-                name = f"{verb.title()}{title(resource_type)}{link.name.title()}"
-                yield from _by_target(name, verb, ref, path, data=data)
+                suffix = "LocalRemoval" if verb == "remove" else "LocalReference"
+                yield from _by_target(verb, resource_type, link, data=_linkage(link, graph, suffix))
     # Members that exclude each other are not described: generators of clients drop `not`.
     for resource_type in graph.writable:
-        name, path = title(resource_type), path_of(resource_type, "{id}")
         revised = schema_of(resource_type, "Revision")
-        yield from _by_target(f"Update{name}", "update", _ref(resource_type), path, data=revised)
-        yield from _by_target(f"Remove{name}", "remove", _ref(resource_type), path)
+        yield from _by_target("update", resource_type, data=revised)
+        yield from _by_target("remove", resource_type)
     for resource_type in graph.writable:
         addition = _operation("add", data=schema_of(resource_type, "Addition"))
         addition["properties"]["href"] = _href(path_of(resource_type))
@@ -363,16 +357,17 @@ def _operations(graph: Graph) -> Iterator[tuple[str, Json]]:
 
 
 def _by_target(
-    name: str, verb: str, ref: Json, path: str, **members: Json
+    verb: str, resource_type: ResourceType, link: Relationship | None = None, **members: Json
 ) -> Iterator[tuple[str, Json]]:
     """Yield an operation whose target is given by `ref`, and the same by `href`."""
+    name, path, more = f"{verb.title()}{title(resource_type)}", path_of(resource_type, "{id}"), {}
+    if link:
+        name, path = f"{name}{link.name.title()}", f"{path}/relationships/{link.name}"
+        more = {"relationship": {"type": "string", "enum": [link.name]}}
+    alternatives = _identifier(resource_type, "LocalReference")["oneOf"]
+    ref = {"oneOf": [object_of(one["properties"] | more, closed=False) for one in alternatives]}
     yield f"{name}ByRef", _operation(verb, ref=ref, **members)
     yield f"{name}ByHref", _operation(verb, href=_href(path), **members)
-
-
-def _ref(resource_type: ResourceType, **more: Json) -> Json:
-    identifiers = _identifier(resource_type, "LocalReference")["oneOf"]
-    return {"oneOf": [object_of(one["properties"] | more, closed=False) for one in identifiers]}
 
 
 def _operation(verb: str, **members: Json) -> Json:

@@ -1,10 +1,10 @@
 /** The access token: asking for it, keeping it, and what it allows. */
 
 import { Failure } from "./api.js"
-import { button, buttons, byId, h, openDialog } from "./dom.js"
+import { button, buttons, byId, field, h, openDialog } from "./dom.js"
 import { texts } from "./texts.js"
 
-/** @typedef {import("./app.js").App} App */
+/** @import { App } from "./app.js" */
 /** @typedef {{ name: string, read: string[], write: string[] }} Access */
 
 const STORED = "registry-token"
@@ -79,7 +79,7 @@ function askForToken(app, help) {
       "form",
       { submit },
       h("p", {}, help),
-      h("div", { class: "field" }, h("label", { for: "token" }, texts.token), input, error),
+      field(texts.token, input, error),
       h("label", { class: "check", for: "keep" }, keep, texts.tokenKeep),
       buttons(h("button", { class: "primary" }, texts.tokenEnter)),
     )

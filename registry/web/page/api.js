@@ -35,6 +35,23 @@ const MAX_ATTEMPTS = 4
  * }} Options
  */
 
+/**
+ * Return whether two identifiers are of the same resource.
+ * @param {Identifier} one
+ * @param {Identifier} other
+ */
+export function isSame(one, other) {
+  return one.type === other.type && one.id === other.id
+}
+
+/**
+ * Return what a resource is linked to, as far as the document says.
+ * @param {Pick<Resource, "relationships"> | undefined} resource
+ */
+export function linkedTo(resource) {
+  return Object.values(resource?.relationships ?? {}).flatMap((one) => one.data ?? [])
+}
+
 /** A request that was not answered as hoped. status: 0 if there was no answer. */
 export class Failure extends Error {
   /**

@@ -11,11 +11,13 @@ import { askToLeave } from "./form.js"
 import { List } from "./list.js"
 import { texts } from "./texts.js"
 
-/** @typedef {import("./description.js").Type} Type */
+/** @import { Access } from "./access.js" */
+/** @import { Description, Type } from "./description.js" */
+/** @import { Change } from "./feed.js" */
 /**
  * @typedef {{
  *   element: HTMLElement, title: string | undefined, load(): Promise<void>, isDirty?: boolean,
- *   update(changes: import("./feed.js").Change[]): unknown,
+ *   update(changes: Change[]): unknown,
  * }} View
  */
 
@@ -23,7 +25,7 @@ import { texts } from "./texts.js"
 export class App {
   api = new Api()
 
-  /** What the access token allows; null where none is required. @type {import("./access.js").Access | null} */
+  /** What the access token allows; null where none is required. @type {Access | null} */
   access = null
 
   /** @type {View | null} */
@@ -34,11 +36,11 @@ export class App {
   #loading = new AbortController()
   #isLoading = false
 
-  /** Changes since the view that is loaded began to read. @type {import("./feed.js").Change[]} */
+  /** Changes since the view that is loaded began to read. @type {Change[]} */
   #early = []
   #shownHash = location.hash
 
-  /** @param {import("./description.js").Description} description */
+  /** @param {Description} description */
   constructor(description) {
     this.description = description
   }
@@ -57,6 +59,23 @@ export class App {
   /** The types that may be read. */
   get types() {
     return [...this.description.types.values()].filter((one) => this.mayRead(one.name))
+  }
+
+  /**
+   * Return the type with a name that the description has.
+   * @param {string} name
+   */
+  typeOf(name) {
+    return /** @type {Type} */ (this.description.types.get(name))
+  }
+
+  /**
+   * Return the relationships to one or to many resources of types that may be read.
+   * @param {Type} type
+   * @param {boolean} many
+   */
+  links(type, many) {
+    return type.relationships.filter((one) => one.many === many && this.mayRead(one.target))
   }
 
   /** Build what surrounds the views, and show what the address says. */
@@ -110,10 +129,10 @@ export class App {
 
   /**
    * Take what another access token allows.
-   * @param {import("./access.js").Access} access
+   * @param {Access} access
    */
   changeAccess(access) {
-    const allowed = (/** @type {import("./access.js").Access | null} */ one) =>
+    const allowed = (/** @type {Access | null} */ one) =>
       JSON.stringify([one?.read, one?.write])
     const isSame = allowed(access) === allowed(this.access)
     this.access = access

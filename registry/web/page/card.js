@@ -1,6 +1,6 @@
 /** The card of one resource: what it is, whom it is linked to, and everything to do with it. */
 
-import { Failure } from "./api.js"
+import { Failure, isSame } from "./api.js"
 import { fieldsWithNames, labelOf, nameOf } from "./description.js"
 import { announce, announceFailure, ask, button, buttons, grid, h } from "./dom.js"
 import { isBusy, openDialog, refocus, whileBusy } from "./dom.js"
@@ -10,12 +10,10 @@ import { countOf, linkTo, Table } from "./table.js"
 import { texts } from "./texts.js"
 import { plain, shown } from "./values.js"
 
-/** @typedef {import("./app.js").App} App */
-/** @typedef {import("./description.js").Type} Type */
-/** @typedef {import("./description.js").Attribute} Attribute */
-/** @typedef {import("./description.js").Relationship} Relationship */
-/** @typedef {import("./api.js").Resource} Resource */
-/** @typedef {import("./api.js").Identifier} Identifier */
+/** @import { Identifier, Resource } from "./api.js" */
+/** @import { App } from "./app.js" */
+/** @import { Attribute, Relationship, Type } from "./description.js" */
+/** @import { Change } from "./feed.js" */
 /** @typedef {{ attributes: Record<string, any>, etag: string }} Version */
 
 const ROWS = 10
@@ -66,7 +64,7 @@ export class Card {
    */
   async #read() {
     const names = [...this.type.attributes, ...this.type.authorship].map((one) => one.name)
-    const query = fieldsWithNames(this.type, names, this.app.description, this.app.mayRead)
+    const query = fieldsWithNames(this.app, this.type, names)
     const { document, etag } = await this.app.api.get(this.path, query, this.signal)
     this.resource = /** @type {Resource} */ (document.data)
     this.included = document.included ?? []
@@ -77,13 +75,13 @@ export class Card {
 
   /**
    * Read again what others have changed; a form keeps what it began with.
-   * @param {import("./feed.js").Change[]} changes
+   * @param {Change[]} changes
    */
   async update(changes) {
     const isThis = (/** @type {Identifier} */ one) =>
-      one.type === this.type.name && one.id === this.id
+      isSame(one, { type: this.type.name, id: this.id })
     const isLinked = (/** @type {Identifier} */ one) =>
-      this.included?.some(({ type, id }) => type === one.type && id === one.id) ||
+      this.included?.some((other) => isSame(one, other)) ||
       this.#tables.some((table) => table.shows(one))
     const isMine = changes.some(isThis)
     if (!isMine && !changes.some((one) => isLinked(one) || one.links.some(isThis))) return
@@ -116,7 +114,7 @@ export class Card {
       h("dt", {}, one.label),
       h("dd", {}, shown(one, resource.attributes[one.name])),
     ])
-    const links = type.relationships.filter((one) => !one.many && app.mayRead(one.target))
+    const links = app.links(type, false)
     this.facts = h("dl", { class: "facts" }, ...links.flatMap((one) => this.#link(one)), ...facts)
     this.many = h("div", { class: "linked" })
     const crumb = h("a", { href: `#${type.path}` }, type.plural)
@@ -180,7 +178,7 @@ export class Card {
    * @param {Relationship} link
    */
   #assign(link) {
-    const target = /** @type {Type} */ (this.app.description.types.get(link.target))
+    const target = this.app.typeOf(link.target)
     this.#ask(texts.assignTo(this.name ?? "", link.label), target, (found) =>
       this.#change({ [link.name]: { type: target.name, id: found.id } }, nameOf(target, found)),
     )
@@ -250,9 +248,8 @@ export class Card {
 
   /** Show the tables of what is linked to the resource. */
   async #loadTables() {
-    const links = this.type.relationships.filter((one) => one.many && this.app.mayRead(one.target))
     this.#tables = []
-    const sections = links.map((link) => this.#section(link))
+    const sections = this.app.links(this.type, true).map((link) => this.#section(link))
     await Promise.all(sections.map((one) => one.loaded))
     this.many?.replaceChildren(...sections.map((one) => one.element))
   }
@@ -263,7 +260,7 @@ export class Card {
    */
   #section(link) {
     const { app } = this
-    const target = /** @type {Type} */ (app.description.types.get(link.target))
+    const target = app.typeOf(link.target)
     const path = `${this.path}/${link.name}`
     const newest = target.attributes.find((one) => one.kind === "time" && target.canSort(one.name))
     const state = new URLSearchParams(!target.writable && newest ? { sort: `-${newest.name}` } : {})
@@ -281,18 +278,10 @@ export class Card {
       actions,
     })
     this.#tables.push(table)
-    const add = mayWrite
-      ? button(
-          texts.assign,
-          () =>
-            this.#ask(`${this.name}: ${link.label}`, target, (one) =>
-              this.#member("POST", path, one),
-            ),
-          {
-            "aria-label": `${texts.assign}: ${link.label}`,
-          },
-        )
-      : null
+    const assign = () =>
+      this.#ask(`${this.name}: ${link.label}`, target, (one) => this.#member("POST", path, one))
+    const label = `${texts.assign}: ${link.label}`
+    const add = mayWrite ? button(texts.assign, assign, { "aria-label": label }) : null
     const more = h("span", { class: "more" })
     const heading = h("header", {}, h("h2", {}, link.label), more, add)
     const element = h("section", {}, heading, table.region)
@@ -315,8 +304,7 @@ export class Card {
    */
   async #member(method, path, member) {
     const linkage = path.replace(/\/([^/]+)$/, "/relationships/$1")
-    const type = /** @type {Type} */ (this.app.description.types.get(member.type))
-    const [name, own] = [nameOf(type, member), this.name ?? ""]
+    const [name, own] = [nameOf(this.app.typeOf(member.type), member), this.name ?? ""]
     const body = { data: [{ type: member.type, id: member.id }] }
     await this.#perform(
       () => this.app.api.change(method, linkage, { body }),
@@ -438,9 +426,7 @@ export class Card {
   /** Ask, saying what happens to what is linked, and delete the resource. */
   async #delete() {
     const { app, type, name = "" } = this
-    const links = type.relationships.filter(
-      (one) => one.many && one.writable && app.mayRead(one.target),
-    )
+    const links = app.links(type, true).filter((one) => one.writable)
     try {
       const linked = await Promise.all(links.map((one) => this.#loss(one)))
       const help = [...linked.filter(Boolean), texts.deleteFinal].map((one) => h("p", {}, one))
@@ -459,7 +445,7 @@ export class Card {
    * @param {Relationship} link
    */
   async #loss(link) {
-    const target = /** @type {Type} */ (this.app.description.types.get(link.target))
+    const target = this.app.typeOf(link.target)
     const count = await countOf(this.app, `${this.path}/${link.name}`, {}, this.signal)
     if (count === 0) return ""
     const inverse = labelOf(link.inverse)

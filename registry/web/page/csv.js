@@ -2,7 +2,7 @@
 
 import { texts } from "./texts.js"
 
-/** @typedef {{ line: number, cells: string[] }} Row */
+/** @typedef {{ line: number, cells: string[] }} CsvRow */
 
 const DELIMITERS = [",", ";", "\t", "|"]
 
@@ -25,7 +25,7 @@ export async function decode(file) {
  * Return the rows of a CSV file, the header first, without those that are empty. Throws a sentence
  * for people if a quote is not closed.
  * @param {string} text
- * @returns {Row[]}
+ * @returns {CsvRow[]}
  */
 export function parseCsv(text) {
   const mark = /^sep=(.)\r?\n/i.exec(text)
@@ -43,7 +43,7 @@ export function parseCsv(text) {
  * @param {number} firstLine
  */
 function split(text, delimiter, firstLine) {
-  /** @type {Row[]} */
+  /** @type {CsvRow[]} */
   const rows = []
   let row = { line: firstLine, cells: [""] }
   let line = firstLine

@@ -3,6 +3,9 @@
 import { MEDIA_TYPE } from "./api.js"
 import { texts } from "./texts.js"
 
+/** @import { Identifier } from "./api.js" */
+/** @import { App } from "./app.js" */
+
 /** @typedef {"text" | "email" | "choice" | "boolean" | "integer" | "decimal" | "date" | "time"} Kind */
 /**
  * @typedef {object} Attribute
@@ -196,7 +199,7 @@ export function labelOf(name) {
 /**
  * Return what people call a resource.
  * @param {Type} type
- * @param {import("./api.js").Identifier & { attributes?: Record<string, any> }} resource
+ * @param {Identifier & { attributes?: Record<string, any> }} resource
  * @returns {string}
  */
 export function nameOf(type, resource) {
@@ -206,20 +209,19 @@ export function nameOf(type, resource) {
 
 /**
  * Return the query parameters that read the names of linked resources along.
+ * @param {App} app
  * @param {Type} type
  * @param {string[]} fields further fields of the type
- * @param {Description} description
- * @param {(type: string) => boolean} mayRead
  */
-export function fieldsWithNames(type, fields, description, mayRead) {
-  const links = type.relationships.filter((one) => !one.many && mayRead(one.target))
+export function fieldsWithNames(app, type, fields) {
+  const links = app.links(type, false)
   const own = [...new Set([type.display?.name, ...fields, ...links.map((one) => one.name)])]
   /** @type {Record<string, string>} */
   const query = { [`fields[${type.name}]`]: own.filter(Boolean).join(",") }
   const followed = links.filter((link) => !copyOf(type, link))
   if (followed.length > 0) query.include = followed.map((one) => one.name).join(",")
   for (const { target } of followed) {
-    const display = description.types.get(target)?.display
+    const { display } = app.typeOf(target)
     if (display && target !== type.name) query[`fields[${target}]`] = display.name
   }
   return query

@@ -66,6 +66,24 @@ export function buttons(...children) {
 }
 
 /**
+ * Return a control with its label, and what belongs to it.
+ * @param {string} label
+ * @param {HTMLElement} control which has an id
+ * @param {...Child} more
+ */
+export function field(label, control, ...more) {
+  return h("div", { class: "field" }, h("label", { for: control.id }, label), control, ...more)
+}
+
+/**
+ * Return a paragraph that says what has failed.
+ * @param {unknown} error
+ */
+export function failed(error) {
+  return h("p", { class: "error" }, /** @type {Error} */ (error).message)
+}
+
+/**
  * Return a table whose rows begin with a heading.
  * @param {string[]} heads
  * @param {Child[][]} rows

@@ -1,6 +1,6 @@
 /** The change feed: what others change, as it happens. */
 
-import { Failure, pause } from "./api.js"
+import { Failure, linkedTo, pause } from "./api.js"
 
 const FIRST_WAIT_MS = 2_000
 const MAX_WAIT_MS = 60_000
@@ -8,7 +8,7 @@ const MAX_WAIT_MS = 60_000
 /** Beyond it, the connection is dead: without changes, a comment arrives every 15 seconds. */
 const SILENCE_MS = 45_000
 
-/** @typedef {import("./api.js").Identifier} Identifier */
+/** @import { Api, Identifier, Resource } from "./api.js" */
 /** links: to what the resource is linked since. @typedef {Identifier & { op: Op, links: Identifier[] }} Change */
 /** @typedef {"add" | "update" | "remove"} Op */
 /**
@@ -21,7 +21,7 @@ const SILENCE_MS = 45_000
 /**
  * Follow the changes since the first document was read, while the page is visible: a browser
  * has few connections for all its tabs.
- * @param {import("./api.js").Api} api
+ * @param {Api} api
  * @param {Follower} follower
  */
 export function follow(api, follower) {
@@ -38,7 +38,7 @@ export function follow(api, follower) {
 
 /**
  * Read the feed until a signal.
- * @param {import("./api.js").Api} api
+ * @param {Api} api
  * @param {Follower} follower
  * @param {{ position: string }} place how far it was read; "" is the present
  * @param {AbortSignal} signal
@@ -114,11 +114,10 @@ function fieldOf(event, name) {
 
 /**
  * Return the change that an operation repeats; none for an event with only a position.
- * @param {{ op?: Op, data?: import("./api.js").Resource, ref?: Identifier }} operation
+ * @param {{ op?: Op, data?: Resource, ref?: Identifier }} operation
  * @returns {Change[]}
  */
 function changeOf({ op, data, ref }) {
   const changed = data ?? ref
-  const links = Object.values(data?.relationships ?? {}).flatMap((one) => one.data ?? [])
-  return op && changed ? [{ op, type: changed.type, id: changed.id, links }] : []
+  return op && changed ? [{ op, type: changed.type, id: changed.id, links: linkedTo(data) }] : []
 }

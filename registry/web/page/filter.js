@@ -1,12 +1,12 @@
 /** Filters: those in force, and the dialog that asks for one by the operators of its type. */
 
 import { labelOf } from "./description.js"
-import { button, buttons, h, openDialog } from "./dom.js"
+import { button, buttons, field as labelled, h, openDialog } from "./dom.js"
 import { texts } from "./texts.js"
 import { controlFor, parsed } from "./values.js"
 
-/** @typedef {import("./description.js").Type} Type */
-/** @typedef {import("./description.js").Filter} Filter */
+/** @import { Filter, Type } from "./description.js" */
+/** @import { Control } from "./values.js" */
 
 /**
  * Return the filters in force, each with a button that removes it; null if there are none.
@@ -48,7 +48,7 @@ export function openFilter(type, field, onChosen) {
   const operator = h("select", { id: "filter-operator" })
   const place = h("div", { class: "field" })
   const filter = () => /** @type {Filter} */ (fields.find((one) => one.name === names.value))
-  /** @type {import("./values.js").Control} */
+  /** @type {Control} */
   let control = h("input")
   const showValue = () => {
     const isText = ["in", "contains", "prefix"].includes(operator.value)
@@ -90,8 +90,8 @@ export function openFilter(type, field, onChosen) {
   const form = h(
     "form",
     { submit },
-    h("div", { class: "field" }, h("label", { for: names.id }, texts.column), names),
-    h("div", { class: "field" }, h("label", { for: operator.id }, texts.condition), operator),
+    labelled(texts.column, names),
+    labelled(texts.condition, operator),
     place,
     buttons(h("button", { class: "primary" }, texts.apply)),
   )
@@ -103,7 +103,7 @@ export function openFilter(type, field, onChosen) {
  * Return the query parameter of a filter. Throws a sentence for people if the value is not valid.
  * @param {Filter} filter
  * @param {string} operator
- * @param {import("./values.js").Control} control
+ * @param {Control} control
  */
 function condition(filter, operator, control) {
   const name = `filter[${filter.name}]`

@@ -1,14 +1,14 @@
 /** Finding resources by what people know of them, as they type. */
 
-import { isAborted } from "./api.js"
+import { isAborted, isSame, linkedTo } from "./api.js"
 import { fieldsWithNames, nameOf } from "./description.js"
 import { h, newId } from "./dom.js"
 import { texts } from "./texts.js"
 import { plain } from "./values.js"
 
-/** @typedef {import("./app.js").App} App */
-/** @typedef {import("./description.js").Type} Type */
-/** @typedef {import("./api.js").Resource} Resource */
+/** @import { Resource } from "./api.js" */
+/** @import { App } from "./app.js" */
+/** @import { Type } from "./description.js" */
 /** @typedef {{ type: Type, resource: Resource | null, name: string, more: string }} Found */
 
 const WAIT_MS = 150
@@ -43,7 +43,7 @@ async function search(app, type, operator, text, signal) {
   const attributes = type.attributes.filter((one) => one !== type.display && !one.copiedFrom)
   const names = attributes.map((one) => one.name)
   const query = {
-    ...fieldsWithNames(type, names, app.description, app.mayRead),
+    ...fieldsWithNames(app, type, names),
     filter: JSON.stringify([{ or: conditions }]),
     "page[size]": String(RESULTS_PER_TYPE),
   }
@@ -53,14 +53,9 @@ async function search(app, type, operator, text, signal) {
     const others = attributes.map((one) => ({ one, value: resource.attributes[one.name] }))
     const told = others.filter(({ value }) => value && !name.includes(value))
     const linked = (document.included ?? []).filter((one) =>
-      Object.values(resource.relationships ?? {}).some(
-        ({ data }) => data && !Array.isArray(data) && data.type === one.type && data.id === one.id,
-      ),
+      linkedTo(resource).some((identifier) => isSame(identifier, one)),
     )
-    const owners = linked.map((one) => {
-      const target = app.description.types.get(one.type)
-      return target ? nameOf(target, one) : ""
-    })
+    const owners = linked.map((one) => nameOf(app.typeOf(one.type), one))
     const more = [...told.map(({ one, value }) => plain(one, value)), ...owners].slice(0, 3)
     return { type, resource, name, more: more.join(" · ") }
   })

@@ -7,12 +7,10 @@ import { FindBox } from "./find.js"
 import { texts } from "./texts.js"
 import { controlFor, valueOf } from "./values.js"
 
-/** @typedef {import("./app.js").App} App */
-/** @typedef {import("./description.js").Type} Type */
-/** @typedef {import("./description.js").Attribute} Attribute */
-/** @typedef {import("./api.js").Identifier} Identifier */
-/** @typedef {import("./api.js").ErrorObject} ErrorObject */
-/** @typedef {import("./values.js").Control} Control */
+/** @import { Identifier, Resource } from "./api.js" */
+/** @import { App } from "./app.js" */
+/** @import { Relationship, Type } from "./description.js" */
+/** @import { Control } from "./values.js" */
 /**
  * An input. first: what it began with, as `stateOf` returns it.
  * @typedef {{ element: HTMLElement, error: HTMLElement, control: Control, first: unknown }} Field
@@ -43,9 +41,7 @@ export class Inputs {
       const control = controlFor({ ...attribute, required: isRequired }, value)
       this.#add(attribute.name, attribute.label, control, attribute.description, isRequired)
     }
-    const links = type.relationships.filter(
-      (one) => !one.many && one.writable && app.mayWrite(one.target),
-    )
+    const links = app.links(type, false).filter((one) => one.writable && app.mayWrite(one.target))
     for (const link of this.isNew ? links : []) this.#addLink(link)
     this.message = h("p", { role: "alert", class: "error" })
     const all = [...this.#fields.values()].map((one) => one.element)
@@ -78,9 +74,9 @@ export class Inputs {
     this.#fields.set(name, { element, error, control, first: stateOf(control) })
   }
 
-  /** @param {import("./description.js").Relationship} link */
+  /** @param {Relationship} link */
   #addLink(link) {
-    const target = /** @type {Type} */ (this.app.description.types.get(link.target))
+    const target = this.app.typeOf(link.target)
     const box = new FindBox(
       this.app,
       [target],
@@ -217,7 +213,7 @@ let staysOpen = false
  * Open the dialog that creates resources, one or several in a row.
  * @param {App} app
  * @param {Type} type
- * @param {{ onCreated?: (resource: import("./api.js").Resource) => void, text?: string }} [options]
+ * @param {{ onCreated?: (resource: Resource) => void, text?: string }} [options]
  *   onCreated: called with the only one; without it, a note tells of each. text: what it is called
  */
 export function openCreation(app, type, { onCreated, text = "" } = {}) {
@@ -243,7 +239,7 @@ export function openCreation(app, type, { onCreated, text = "" } = {}) {
     await whileBusy(create, async () => {
       const query = type.display ? { [`fields[${type.name}]`]: type.display.name } : {}
       const document = await app.api.change("POST", type.path, { query, body: { data } })
-      const created = /** @type {import("./api.js").Resource} */ (document?.data)
+      const created = /** @type {Resource} */ (document?.data)
       if (onCreated) {
         dialog.close()
         return onCreated(created)

@@ -3,15 +3,15 @@
 import { isAborted } from "./api.js"
 import { decode, parseCsv, unescaped } from "./csv.js"
 import { labelOf } from "./description.js"
-import { ask, button, buttons, grid, h, openDialog } from "./dom.js"
+import { ask, button, buttons, failed, field, grid, h, openDialog } from "./dom.js"
 import { ID, Importer, keyOf } from "./importer.js"
 import { texts } from "./texts.js"
 
-/** @typedef {import("./app.js").App} App */
-/** @typedef {import("./description.js").Type} Type */
-/** @typedef {import("./importer.js").Column} Column */
-/** @typedef {import("./importer.js").Defect} Defect */
-/** @typedef {import("./importer.js").OnProgress} OnProgress */
+/** @import { App } from "./app.js" */
+/** @import { CsvRow } from "./csv.js" */
+/** @import { Type } from "./description.js" */
+/** @import { Child } from "./dom.js" */
+/** @import { Column, Defect, OnProgress } from "./importer.js" */
 
 const MAX_SHOWN = 100
 const MAX_BYTES = 20_000_000
@@ -33,21 +33,13 @@ function columnsOf(app, type) {
   const named = (of, link) => {
     const prefix = link ? `${link}.` : ""
     const attributes = of.attributes.filter((one) => !one.readOnly || (link && one === of.display))
-    return [
-      { name: `${prefix}${ID}`, link, type: of, attribute: null },
-      ...attributes.map((one) => ({
-        name: `${prefix}${one.name}`,
-        link,
-        type: of,
-        attribute: one,
-      })),
-    ]
+    return [null, ...attributes].map((attribute) => {
+      const name = `${prefix}${attribute?.name ?? ID}`
+      return { name, link, type: of, attribute }
+    })
   }
-  const links = type.relationships.filter((one) => !one.many && app.mayWrite(one.target))
-  const targets = links.map((one) =>
-    named(/** @type {Type} */ (app.description.types.get(one.target)), one.name),
-  )
-  return [...named(type, ""), ...targets.flat()]
+  const links = app.links(type, false).filter((one) => app.mayWrite(one.target))
+  return [...named(type, ""), ...links.flatMap((one) => named(app.typeOf(one.target), one.name))]
 }
 
 /**
@@ -57,7 +49,7 @@ function columnsOf(app, type) {
  * @param {File} [dropped]
  */
 export function openImport(app, preferred, dropped) {
-  const types = [...app.description.types.values()].filter((one) => app.mayWrite(one.name))
+  const types = app.types.filter((one) => app.mayWrite(one.name))
   const options = types.map((one) =>
     h("option", { value: one.name, selected: one === preferred }, one.plural),
   )
@@ -77,9 +69,7 @@ export function openImport(app, preferred, dropped) {
       const plan = new Plan(app, type, rows, stop.signal, (busy) => (controls.disabled = busy))
       place.replaceChildren(plan.element)
     } catch (error) {
-      place.replaceChildren(
-        h("p", { role: "alert", class: "error" }, /** @type {Error} */ (error).message),
-      )
+      place.replaceChildren(h("div", { role: "alert" }, failed(error)))
     }
   }
   input.addEventListener("change", () => {
@@ -87,13 +77,8 @@ export function openImport(app, preferred, dropped) {
     read()
   })
   kind.addEventListener("change", read)
-  const label = h("label", { for: input.id }, texts.importFile)
-  const controls = h(
-    "fieldset",
-    {},
-    h("div", { class: "field" }, h("label", { for: kind.id }, texts.importInto), kind),
-    h("div", { class: "field" }, label, input, file?.name),
-  )
+  const fields = [field(texts.importInto, kind), field(texts.importFile, input, file?.name)]
+  const controls = h("fieldset", {}, ...fields)
   const help = () => [h("p", {}, texts.importStopHelp)]
   const mayClose = () => !controls.disabled || ask(texts.importStop, help(), texts.leave)
   const dialog = openDialog(texts.import, [controls, place], { isWide: true, mayClose })
@@ -109,7 +94,7 @@ class Plan {
   /**
    * @param {App} app
    * @param {Type} type
-   * @param {import("./csv.js").Row[]} table
+   * @param {CsvRow[]} table
    * @param {AbortSignal} signal
    * @param {(isBusy: boolean) => void} onBusy
    */
@@ -130,13 +115,8 @@ class Plan {
     })
     const heads = [texts.importColumn, texts.importSample, texts.importField]
     const check = button(texts.importCheck, () => this.#check(), { class: "primary" })
-    this.controls = h(
-      "fieldset",
-      {},
-      grid(heads, rows),
-      h("div", { class: "field" }, h("label", { for: this.key.id }, texts.importKey), this.key),
-      buttons(check),
-    )
+    const key = field(texts.importKey, this.key)
+    this.controls = h("fieldset", {}, grid(heads, rows), key, buttons(check))
     this.element = h("div", {}, this.controls, this.result)
   }
 
@@ -214,7 +194,7 @@ class Plan {
         )
       } catch (error) {
         const note = h("p", {}, texts.importStopped(job.line, job.keys.get("")?.length === 0))
-        this.#show(h("p", { class: "error" }, /** @type {Error} */ (error).message), note)
+        this.#show(failed(error), note)
       }
     })
   }
@@ -236,14 +216,13 @@ class Plan {
         words.textContent = String(text(done, all))
       })
     } catch (error) {
-      if (!isAborted(error))
-        this.#show(h("p", { class: "error" }, /** @type {Error} */ (error).message))
+      if (!isAborted(error)) this.#show(failed(error))
     } finally {
       this.onBusy((this.controls.disabled = false))
     }
   }
 
-  /** @param {...import("./dom.js").Child} content */
+  /** @param {...Child} content */
   #show(...content) {
     this.result.replaceChildren(h("div", {}, ...content))
   }

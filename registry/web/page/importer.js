@@ -5,9 +5,10 @@ import { unescaped } from "./csv.js"
 import { texts } from "./texts.js"
 import { parsed } from "./values.js"
 
-/** @typedef {import("./app.js").App} App */
-/** @typedef {import("./description.js").Type} Type */
-/** @typedef {import("./description.js").Attribute} Attribute */
+/** @import { ErrorObject } from "./api.js" */
+/** @import { App } from "./app.js" */
+/** @import { CsvRow } from "./csv.js" */
+/** @import { Attribute, Type } from "./description.js" */
 /**
  * A column of the file. link: the name of the relationship whose resource it describes, or "".
  * attribute: null for the id.
@@ -51,7 +52,7 @@ export class Importer {
    * @param {Type} type
    * @param {Column[]} columns
    * @param {Column | undefined} key tells which stored resource a row is
-   * @param {import("./csv.js").Row[]} table with its header
+   * @param {CsvRow[]} table with its header
    */
   constructor(app, type, columns, key, table) {
     this.app = app
@@ -75,7 +76,7 @@ export class Importer {
 
   /**
    * Return what a line says; null if it is invalid, which is noted.
-   * @param {import("./csv.js").Row} line
+   * @param {CsvRow} line
    * @param {number} width
    * @returns {Row | null}
    */
@@ -390,7 +391,7 @@ function valueOf(attribute, text) {
 
 /**
  * Return the line and column of an error of the registry.
- * @param {import("./api.js").ErrorObject} error
+ * @param {ErrorObject} error
  * @param {{ line: number, link: string }[]} origins of the operations
  * @returns {Defect[]}
  */

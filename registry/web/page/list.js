@@ -5,8 +5,9 @@ import { openCreation } from "./form.js"
 import { download, Table } from "./table.js"
 import { texts } from "./texts.js"
 
-/** @typedef {import("./app.js").App} App */
-/** @typedef {import("./description.js").Type} Type */
+/** @import { App } from "./app.js" */
+/** @import { Type } from "./description.js" */
+/** @import { Change } from "./feed.js" */
 
 export class List {
   element = h("section", { class: "list" })
@@ -66,7 +67,7 @@ export class List {
     show().catch(() => {})
   }
 
-  /** @param {import("./feed.js").Change[]} changes */
+  /** @param {Change[]} changes */
   update(changes) {
     this.table.update(changes)
   }

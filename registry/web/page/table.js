@@ -1,17 +1,16 @@
 /** Tables: pages of a collection that can be sorted and filtered, and follow what others change. */
 
+import { isSame, linkedTo } from "./api.js"
 import { announceFailure, button, h } from "./dom.js"
 import { copyOf, fieldsWithNames, nameOf } from "./description.js"
 import { chips, openFilter } from "./filter.js"
 import { texts } from "./texts.js"
 import { shown } from "./values.js"
 
-/** @typedef {import("./app.js").App} App */
-/** @typedef {import("./description.js").Type} Type */
-/** @typedef {import("./description.js").Attribute} Attribute */
-/** @typedef {import("./description.js").Relationship} Relationship */
-/** @typedef {import("./api.js").Resource} Resource */
-/** @typedef {import("./api.js").Document} Document */
+/** @import { Document, Identifier, Resource } from "./api.js" */
+/** @import { App } from "./app.js" */
+/** @import { Attribute, Relationship, Type } from "./description.js" */
+/** @import { Change } from "./feed.js" */
 /** @typedef {{ name: string, label: string, sort: string, attribute?: Attribute, link?: Relationship }} Column */
 
 export const PAGE_SIZE = 50
@@ -51,7 +50,7 @@ export class Table {
     const fields = names.filter((name) => this.columns.some((one) => one.name === name))
     const copies = type.attributes.filter((one) => one.copiedFrom).map((one) => one.name)
     /** Who is read along, in each request. */
-    this.query = fieldsWithNames(type, [...fields, ...copies], app.description, app.mayRead)
+    this.query = fieldsWithNames(app, type, [...fields, ...copies])
     const showNewest = () => this.#navigate({ sort: "-id" })
     this.newer = button("", showNewest, { class: "newer", hidden: true })
     this.body = h("tbody", { role: "rowgroup" })
@@ -64,7 +63,7 @@ export class Table {
     const query = { ...this.query, ...Object.fromEntries(this.state), "page[size]": size }
     const { document } = await this.app.api.get(this.path, query, this.signal)
     this.page = document.meta.page
-    for (const resource of document.data) this.#addRow(resource, document)
+    for (const resource of document.data) this.body.append(this.#newRow(resource, document))
     const isEmpty = document.data.length === 0
     const head = h("tr", { role: "row" }, ...this.columns.map((one) => this.#heading(one)))
     if (this.options.actions) head.append(h("td", { role: "cell" }))
@@ -96,16 +95,16 @@ export class Table {
 
   /**
    * Read again the rows that show what others have changed.
-   * @param {import("./feed.js").Change[]} changes
+   * @param {Change[]} changes
    */
   update(changes) {
-    for (const { op, type, id } of changes) {
-      for (const [rowId, { row, resource }] of this.#rows) {
-        const linked = Object.values(resource.relationships ?? {}).map((one) => one.data)
-        const isLinked = linked.flat().some((one) => one?.type === type && one.id === id)
-        const isOwn = type === this.type.name && rowId === id
-        if (isOwn && op === "remove") this.#strike(row, rowId)
-        else if (isOwn || isLinked) this.#changed.add(rowId)
+    for (const change of changes) {
+      const { op, type, id } = change
+      for (const { row, resource } of this.#rows.values()) {
+        const isOwn = isSame(resource, change)
+        if (isOwn && op === "remove") this.#strike(row, id)
+        else if (isOwn || linkedTo(resource).some((one) => isSame(one, change)))
+          this.#changed.add(resource.id)
       }
       const isShown = type !== this.type.name || this.#rows.has(id)
       if (op === "add" && !isShown && this.#added.size <= MAX_NEWER) this.#added.add(id)
@@ -119,7 +118,7 @@ export class Table {
 
   /**
    * Return whether a row is a resource.
-   * @param {import("./api.js").Identifier} resource
+   * @param {Identifier} resource
    */
   shows({ type, id }) {
     return type === this.type.name && this.#rows.has(id)
@@ -166,14 +165,6 @@ export class Table {
 
   /**
    * @param {Resource} resource
-   * @param {Document} document
-   */
-  #addRow(resource, document) {
-    this.body.append(this.#newRow(resource, document))
-  }
-
-  /**
-   * @param {Resource} resource
    * @param {Document} document that has the linked resources
    * @param {string} [kind]
    */
@@ -201,7 +192,8 @@ export class Table {
       return h("th", { role: "columnheader", scope: "col" }, column.label)
     }
     const next = order === "ascending" ? `-${column.sort}` : column.sort
-    const mark = h("span", { "aria-hidden": "true", class: "order" }, order ? arrow(order) : "")
+    const arrow = order && (order === "ascending" ? "↑" : "↓")
+    const mark = h("span", { "aria-hidden": "true", class: "order" }, arrow)
     const control = button(column.label, () => this.#navigate({ sort: next }), { class: "sort" })
     control.append(mark)
     const attributes = { role: "columnheader", scope: "col", "aria-sort": order ?? "none" }
@@ -223,17 +215,22 @@ export class Table {
   }
 
   /**
-   * Go to another state, at its first page.
+   * Return another state, at its first page unless it names one.
    * @param {Record<string, string | null>} changes
    */
-  #navigate(changes) {
+  #changedState(changes) {
     const state = new URLSearchParams(this.state)
-    for (const name of ["page[after]", "page[before]"]) state.delete(name)
-    for (const [name, value] of Object.entries(changes)) {
+    const pages = { "page[after]": null, "page[before]": null }
+    for (const [name, value] of Object.entries({ ...pages, ...changes })) {
       if (value === null) state.delete(name)
       else state.set(name, value)
     }
-    this.app.navigate(this.path, state)
+    return state
+  }
+
+  /** @param {Record<string, string | null>} changes */
+  #navigate(changes) {
+    this.app.navigate(this.path, this.#changedState(changes))
   }
 
   /** Return what leads to the previous and the next page. */
@@ -244,10 +241,8 @@ export class Table {
       /** @type {string | null} */ cursor,
     ) => {
       if (!cursor) return h("span", { class: "disabled" }, label)
-      const state = new URLSearchParams(this.state)
-      for (const one of ["page[after]", "page[before]"]) state.delete(one)
-      state.set(name, cursor)
-      return h("a", { href: this.app.address(this.path, state), class: "button" }, label)
+      const href = this.app.address(this.path, this.#changedState({ [name]: cursor }))
+      return h("a", { href, class: "button" }, label)
     }
     const { before, after } = this.page ?? {}
     if (!before && !after) return null
@@ -286,11 +281,6 @@ export async function countOf(app, path, query, signal) {
   return /** @type {number} */ (document.meta.total)
 }
 
-/** @param {string} order */
-function arrow(order) {
-  return order === "ascending" ? "↑" : "↓"
-}
-
 /**
  * Return the columns of a type. Names that are put together of others, and names that are copied
  * from linked resources, have none of their own.
@@ -302,28 +292,18 @@ function arrow(order) {
 export function columnsOf(app, type, hidden) {
   const isShown = (/** @type {Attribute} */ one) =>
     !one.copiedFrom && !(one === type.display && one.readOnly)
-  /** @type {Column[]} */
-  const columns = type.attributes.filter(isShown).map((attribute) => ({
-    name: attribute.name,
-    label: attribute.label,
-    sort: attribute.name,
-    attribute,
-  }))
-  for (const link of type.relationships) {
-    if (link.many || link.target === hidden || !app.mayRead(link.target)) continue
-    const display = app.description.types.get(link.target)?.display
+  /** @type {(attribute: Attribute, sort: string) => Column} */
+  const columnOf = (attribute, sort) => ({ ...attribute, sort, attribute })
+  const columns = type.attributes.filter(isShown).map((one) => columnOf(one, one.name))
+  for (const link of app.links(type, false)) {
+    if (link.target === hidden) continue
+    const { display } = app.typeOf(link.target)
     const sort = display ? `${link.name}.${display.name}` : link.name
     columns.push({ name: link.name, label: link.label, sort, link })
   }
   if (type.writable) return columns
   // What the registry writes itself tells who has caused it.
-  const authors = type.authorship.map((one) => ({
-    name: one.name,
-    label: one.label,
-    sort: "",
-    attribute: one,
-  }))
-  return [...columns, ...authors]
+  return [...columns, ...type.authorship.map((one) => columnOf(one, ""))]
 }
 
 /**
@@ -354,11 +334,11 @@ function cell(app, type, { attribute, link }, resource, included) {
  */
 export function linkTo(app, type, link, resource, included) {
   const linked = /** @type {Resource | null} */ (resource.relationships?.[link.name]?.data ?? null)
-  const target = app.description.types.get(link.target)
+  const target = app.typeOf(link.target)
   const copy = copyOf(type, link)
   const copied = copy && resource.attributes[copy.name]
-  if (!linked || !target) return copied ?? h("span", { class: "empty" }, texts.none)
-  const found = included.find((one) => one.type === linked.type && one.id === linked.id)
+  if (!linked) return copied ?? h("span", { class: "empty" }, texts.none)
+  const found = included.find((one) => isSame(one, linked))
   const name = copied ?? nameOf(target, found ?? linked)
   return h("a", { href: `#${target.path}/${linked.id}` }, h("bdi", {}, name))
 }

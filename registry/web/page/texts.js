@@ -1,6 +1,6 @@
 /** All texts of the page, in English; those of types and attributes follow from their names. */
 
-/** @typedef {import("./api.js").ErrorObject} ErrorObject */
+/** @import { ErrorObject } from "./api.js" */
 
 const numbers = new Intl.NumberFormat()
 

@@ -3,7 +3,7 @@
 import { h } from "./dom.js"
 import { texts } from "./texts.js"
 
-/** @typedef {import("./description.js").Attribute} Attribute */
+/** @import { Attribute } from "./description.js" */
 /** @typedef {HTMLInputElement | HTMLSelectElement} Control */
 
 const integers = new Intl.NumberFormat()

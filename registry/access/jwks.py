@@ -15,7 +15,7 @@ from aiohttp import ClientError, ClientSession, DummyCookieJar
 from joserfc.errors import JoseError, SecurityWarning
 from joserfc.jwk import Key, import_key
 
-from registry.access.token_errors import KeysUnavailable
+from registry.access.principal import KeysUnavailable
 from registry.access.urls import secure_url
 
 _log = logging.getLogger("registry")

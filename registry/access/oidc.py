@@ -12,8 +12,7 @@ from joserfc.jws import CompactSignature, JWSRegistry, extract_compact, validate
 from joserfc.jwt import JWTClaimsRegistry
 
 from registry.access.jwks import KEY_TYPES, JwksClient, JwksLimits
-from registry.access.principal import Principal
-from registry.access.token_errors import InvalidToken
+from registry.access.principal import InvalidToken, Principal
 from registry.access.token_form import digest_of
 
 _MAX_TOKEN_LENGTH = 8_192

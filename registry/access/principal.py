@@ -1,4 +1,4 @@
-"""The principal: who sends a request, and the scopes that say what it may do."""
+"""The principal: who sends a request, the scopes that say what it may do, and why it is refused."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -40,6 +40,28 @@ class Principal:
     def has_one_of(self, scopes: Iterable[str]) -> bool:
         """Whether the principal has at least one of the scopes."""
         return not self.scopes.isdisjoint(scopes)
+
+
+class InvalidToken(Exception):
+    """A token grants no access (RFC 6750, 3.1, `invalid_token`).
+
+    reason: one line for the client; it contains no part of the token.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class KeysUnavailable(Exception):
+    """The keys of the OpenID Connect issuer cannot be read, so its tokens cannot be verified.
+
+    seconds: until the service tries to read them again.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__("The keys of the OpenID Connect issuer cannot be read.")
+        self.seconds = seconds
 
 
 @lru_cache(maxsize=128)  # as it would take most of the time of authorization

@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from hashlib import sha256
 from zlib import crc32
 
-from registry.access.principal import known_scopes
-from registry.access.token_errors import InvalidToken
+from registry.access.principal import InvalidToken, known_scopes
 from registry.model.resource_type import ResourceType
 
 PREFIX = "reg_"

@@ -14,7 +14,7 @@ from typing import cast
 
 from aiohttp import hdrs, web
 
-from registry.access.token_errors import InvalidToken, KeysUnavailable
+from registry.access.principal import InvalidToken, KeysUnavailable
 from registry.jsonapi.change_events import (
     BEGINNING,
     COMMENT,

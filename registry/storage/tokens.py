@@ -11,8 +11,7 @@ from typing import Any, Self
 
 from pymongo.errors import DuplicateKeyError, PyMongoError
 
-from registry.access.principal import Principal
-from registry.access.token_errors import InvalidToken
+from registry.access.principal import InvalidToken, Principal
 from registry.access.token_form import check_name
 from registry.capacity import TOKENS, Capacity
 from registry.model.record import Record

@@ -15,7 +15,7 @@ from joserfc.errors import SecurityWarning
 from joserfc.jwk import RSAKey
 
 from registry.access.oidc import OidcVerifier
-from registry.access.token_errors import InvalidToken, KeysUnavailable
+from registry.access.principal import InvalidToken, KeysUnavailable
 from tests.access.conftest import LIMITS, Clock, StartVerifier
 from tests.access.provider import Keys, Provider, generated, key_set
 

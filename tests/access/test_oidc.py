@@ -11,8 +11,7 @@ import pytest
 from joserfc.jwk import OctKey
 
 from registry.access.oidc import OidcVerifier
-from registry.access.principal import Principal
-from registry.access.token_errors import InvalidToken
+from registry.access.principal import InvalidToken, Principal
 from tests.access.conftest import StartVerifier
 from tests.access.provider import (
     AUDIENCE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from registry.access.token_errors import InvalidToken
+from registry.access.principal import InvalidToken
 from registry.access.token_form import (
     check_form,
     check_name,

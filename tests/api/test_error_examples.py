@@ -9,7 +9,7 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from registry.access.token_errors import KeysUnavailable
+from registry.access.principal import KeysUnavailable
 from registry.jsonapi import error_types as errors
 from registry.jsonapi.cursors import END as END_POSITION
 from registry.jsonapi.cursors import Cursors

@@ -203,11 +203,10 @@ class ValueTaken(ApiError, status=409, code="value_taken"):
 class PositionGone(ApiError, status=410, code="position_expired"):
     """The changes after the position are no longer kept: list the resources anew."""
 
-    def __init__(self) -> None:
-        super().__init__(
-            "The changes after this position are no longer kept. List the resources again, and "
-            "follow from the position in the header `Registry-Position` of that response."
-        )
+    detail = (
+        "The changes after this position are no longer kept. List the resources again, and "
+        "follow from the position in the header `Registry-Position` of that response."
+    )
 
 
 class PreconditionFailed(ApiError, status=412, code="precondition_failed"):

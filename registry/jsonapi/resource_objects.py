@@ -116,26 +116,20 @@ def render({", ".join(["records", *(f"ids_{name}" for name in relationships)])})
 
 def _template(resource: ResourceType, relationships: Sequence[Relationship]) -> str:
     """Return the JSON text of a resource object, as an f-string of the names of its values."""
-    text = orjson.dumps(_object_with_placeholders(resource, relationships)).decode()
-    text = text.replace("{", "{{").replace("}", "}}")
-    return _PLACEHOLDER.sub(lambda mark: f"{{{mark[1] or mark[2]}}}", text)
-
-
-def _object_with_placeholders(
-    resource: ResourceType, relationships: Sequence[Relationship]
-) -> dict[str, Any]:
     members: dict[str, Any] = {}
     for one in relationships:
         to_one_links = relationship_links(resource, _ID, one.name)
         links = f"@links_{one.name}" if one.to_many else to_one_links
         members[one.name] = {"data": f"@data_{one.name}", "links": links}
-    return {
+    shown = {
         "type": resource.type,
         "id": _ID,
         "attributes": "@attributes",
         **({"relationships": members} if members else {}),
         "links": {"self": path_of(resource, _ID)},
     }
+    text = orjson.dumps(shown).decode().replace("{", "{{").replace("}", "}}")
+    return _PLACEHOLDER.sub(lambda mark: f"{{{mark[1] or mark[2]}}}", text)
 
 
 def _statements(relationship: Relationship) -> list[str]:

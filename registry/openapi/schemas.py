@@ -218,9 +218,8 @@ def _type_schemas(resource_type: ResourceType, graph: Graph) -> Json:
 def _target_schemas(target: ResourceType, graph: Graph) -> Json:
     """Return the schemas of documents of relationships with this target."""
     components: Json = {}
-    for relationship in (one for each in graph.values() for one in each.relationships.values()):
-        if relationship.target != target.type:
-            continue
+    for own in target.relationships.values():
+        relationship = graph[own.target].relationships[own.inverse]
         linkage = _linkage(relationship, graph, "Identifier")
         change = _with_data(_linkage(relationship, graph, "Reference"))
         if relationship.to_many:
@@ -230,9 +229,10 @@ def _target_schemas(target: ResourceType, graph: Graph) -> Json:
                 components["ToManyChange"] = change
                 components["ToManyRemoval"] = _with_data(_linkage(relationship, graph, "Removal"))
         else:
-            data, own = or_null(_response_resource(target, graph)), text("The request path.")
-            components["DocumentOrNull"] = _document(data, object_of({"self": own}))
-            components["ToOneLinkage"] = _document(linkage, object_of({"self": own} | _RELATED))
+            path = {"self": text("The request path.")}
+            data = or_null(_response_resource(target, graph))
+            components["DocumentOrNull"] = _document(data, object_of(path))
+            components["ToOneLinkage"] = _document(linkage, object_of(path | _RELATED))
             if not relationship.read_only:
                 components["ToOneChange"] = change
     return components

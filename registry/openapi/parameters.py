@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from registry.http.write_headers import PATTERN
@@ -35,21 +36,25 @@ from registry.protocol import (
 
 _STRING: Json = {"type": "string"}
 
-ID: Json = {
-    "name": "id",
-    "in": "path",
-    "required": True,
-    "description": "The id of the resource; 404 if it does not exist.",
-    "schema": POSITIVE,
-}
+
+def _parameter(
+    place: str, name: str, description: str, schema: Json = _STRING, **more: Any
+) -> Json:
+    """Return a parameter; items of an array are separated by commas."""
+    style = {"style": "form", "explode": False} if schema.get("type") == "array" else {}
+    parameter = {"name": name, "in": place, "description": description, "schema": schema}
+    return {**parameter, **style, **more}
+
+
+_header, _query = partial(_parameter, "header"), partial(_parameter, "query")
+
+ID = _parameter(
+    "path", "id", "The id of the resource; 404 if it does not exist.", POSITIVE, required=True
+)
 """The id in the path. Swagger UI prefills it only where `example` is added: nobody changes or
 deletes a resource without having typed its id."""
 
 _SIZE: Json = {"type": "integer", "minimum": 1, "maximum": LARGEST_PAGE}
-
-
-def _header(name: str, description: str, schema: Json = _STRING) -> Json:
-    return {"name": name, "in": "header", "description": description, "schema": schema}
 
 
 PRECONDITIONS = (
@@ -92,7 +97,7 @@ def feed_parameters(graph: Graph) -> list[Json]:
     return [
         # With an example, as Swagger UI refuses to send an array that is empty.
         _query(TYPES, types, _names(names) | {"minItems": 1}, example=names),
-        _query(AFTER, after, _STRING),
+        _query(AFTER, after),
         _header(LAST_EVENT_ID, again),
     ]
 
@@ -113,13 +118,6 @@ def query_parameters(scope: QueryScope) -> list[Json]:
     fields = [*own.values(), *related_fields(resource_type, graph)]
     first = [size, _conditions(resource_type, graph), _sort(scope)]
     return [*first, *shown, *pages, *map(_comparison, fields)]
-
-
-def _query(name: str, description: str, schema: Json, **more: Any) -> Json:
-    """Return a query parameter; items of an array are separated by commas."""
-    style = {"style": "form", "explode": False} if schema.get("type") == "array" else {}
-    parameter = {"name": name, "in": "query", "description": description, "schema": schema}
-    return {**parameter, **style, **more}
 
 
 def _names(values: list[str]) -> Json:
@@ -195,8 +193,8 @@ def _pages(default: int) -> list[Json]:
     return [
         _query("page[size]", size, _SIZE, example=10),  # Swagger UI cannot show a large collection
         _query("page[number]", "The number of the page, starting at 1.", POSITIVE),
-        _query("page[after]", cursor.format("after"), _STRING),
-        _query("page[before]", cursor.format("before"), _STRING),
+        _query("page[after]", cursor.format("after")),
+        _query("page[before]", cursor.format("before")),
         _query("page[total]", total, {"type": "boolean"}),
     ]
 
@@ -221,7 +219,7 @@ def _conditions(resource_type: ResourceType, graph: Graph) -> Json:
         target = _example_condition(graph[relationship.target])
         nested = {"name": name, "op": related_operator(relationship), "val": target}
         examples[name] = {"summary": f"An attribute of {name}", "value": json.dumps([nested])}
-    return _query("filter", description, _STRING, examples=examples)
+    return _query("filter", description, examples=examples)
 
 
 def _example_condition(resource_type: ResourceType) -> Json:

@@ -8,8 +8,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from registry.jsonapi.filtering import (
-    AllOf,
-    AnyOf,
     Condition,
     Filter,
     conjuncts,
@@ -76,12 +74,8 @@ def _is_indexed(resource: ResourceType, filters: Sequence[Filter], order: Order)
         return False
     if not first.attribute.is_indexed or _names_unindexed(resource, filters):
         return False
-    if _is_merged(filters, order):
-        return True
     conditions = _conditions(filters)
-    if not conditions:
-        return True
-    if None in conditions or len({one.stored_name for one in conditions if one}) > 1:
+    if len({one and one.stored_name for one in conditions}) > 1:
         return False
     return all(one and _is_ordered(one, order) for one in conditions)
 
@@ -111,25 +105,6 @@ def _names_unindexed(resource: ResourceType, filters: Sequence[Filter]) -> bool:
         for one in filters
         for each, name in filtered_fields(one, resource)
     )
-
-
-def _is_merged(filters: Sequence[Filter], order: Order) -> bool:
-    """Whether records with one of a few values, in any of several fields, are merged by id."""
-    match filters:
-        case [AnyOf(parts)] | [AllOf((AnyOf(parts),))] if order[0].stored_name == ID:
-            counts = [_count_values(part) for part in parts]
-            return None not in counts and sum(filter(None, counts)) <= _MAX_VALUES
-    return False
-
-
-def _count_values(condition: Filter) -> int | None:
-    """Return how many values a condition compares a field with; None if it is another one."""
-    match condition:
-        case Condition(operator=Operator.EQ):
-            return 1
-        case Condition(operator=Operator.IN, value=values):
-            return len(values)
-    return None
 
 
 def _is_ordered(condition: Condition, order: Order) -> bool:

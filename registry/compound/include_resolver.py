@@ -22,36 +22,36 @@ follows from its type, with as many members as the path with the most.
 """
 
 
-class Step(NamedTuple):
-    """The last step of an include path. include: the steps that follow."""
+class PathEnd(NamedTuple):
+    """The resources at the end of an include path. include: the steps that follow."""
 
     path: IncludePath
-    source: ResourceType
-    target: ResourceType
+    type: ResourceType
     include: Include
 
 
-def steps(
+def path_ends(
     resource_type: ResourceType, include: Include, graph: Graph, path: IncludePath = ()
-) -> Iterator[Step]:
-    """Yield the steps of an include tree, each before those that follow it.
+) -> Iterator[PathEnd]:
+    """Yield the ends of all paths in an include tree, each before those that follow it.
 
-    resource_type: the type that the tree starts at. path: leads to it.
+    resource_type: the type that the tree starts at. path: leads to it; it is the first one.
     """
+    yield PathEnd(path, resource_type, include)
     for name, subtree in include.items():
         target = graph[resource_type.relationships[name].target]
-        yield Step((*path, name), resource_type, target, subtree)
-        yield from steps(target, subtree, graph, (*path, name))
+        yield from path_ends(target, subtree, graph, (*path, name))
 
 
-def followed_relationships(included: Iterable[Step], query: Query) -> Followed:
-    """Return the relationships that the steps follow."""
+def followed_relationships(ends: Iterable[PathEnd], query: Query) -> Followed:
+    """Return the relationships that the paths follow from their ends."""
     followed: dict[str, dict[str, int | None]] = defaultdict(dict)
-    for step in included:
-        members, name = followed[step.source.type], step.path[-1]
-        size = query.include_sizes.get(step.path)
-        sizes = {size, members.get(name, size)}
-        members[name] = None if None in sizes else max(filter(None, sizes))
+    for end in ends:
+        members = followed[end.type.type]
+        for name in end.include:
+            size = query.include_sizes.get((*end.path, name))
+            sizes = {size, members.get(name, size)}
+            members[name] = None if None in sizes else max(filter(None, sizes))
     return followed
 
 
@@ -72,7 +72,7 @@ async def resolve(
     if query.include is None:
         return PLAIN
     include = query.include_below(start)
-    followed = followed_relationships(steps(resource_type, include, graph, start), query)
+    followed = followed_relationships(path_ends(resource_type, include, graph, start), query)
     resolver = IncludeResolver(query, snapshot, graph, followed)
     resolver.add_primary(resource_type, records)
     await resolver.resolve(resource_type, records, include)

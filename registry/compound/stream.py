@@ -2,32 +2,22 @@
 
 from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterable, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
 
 from registry.compound.id_bitset import IdBitset
 from registry.compound.include_resolver import (
     IncludeResolver,
     followed_relationships,
+    path_ends,
     resolve,
-    steps,
 )
 from registry.jsonapi.documents import Part
-from registry.jsonapi.query import Include, IncludePath, Query
+from registry.jsonapi.query import IncludePath, Query
 from registry.jsonapi.resource_objects import LinkageById
 from registry.model.graph import Graph
 from registry.model.record import Record, ids_in
 from registry.model.resource_type import ResourceType
 from registry.storage import CHUNK, Snapshot
-
-
-@dataclass(frozen=True, slots=True)
-class _PathEnd:
-    """The resources at the end of an include path. include: the steps that follow."""
-
-    type: ResourceType
-    include: Include
-    ids: IdBitset = field(default_factory=IdBitset)
 
 
 class CompoundStream:
@@ -53,10 +43,10 @@ class CompoundStream:
         self._graph = graph
         self._start = start
         include = query.include_below(start)
-        included = list(steps(resource_type, include, graph, start))
-        self._followed = followed_relationships(included, query)
-        self._path_ends = {start: _PathEnd(resource_type, include)}
-        self._path_ends |= {one.path: _PathEnd(one.target, one.include) for one in included}
+        ends = list(path_ends(resource_type, include, graph, start))
+        self._followed = followed_relationships(ends, query)
+        self._path_ends = {end.path: end for end in ends}
+        self._linked: dict[IncludePath, IdBitset] = defaultdict(IdBitset)
         self._seen: dict[str, IdBitset] = defaultdict(IdBitset)
         self._resolved_parts: list[Part] = []
 
@@ -75,7 +65,7 @@ class CompoundStream:
         for part in self._resolved_parts:
             yield part
         for path, end in self._path_ends.items():
-            seen, ids = self._seen[end.type.type], iter(end.ids)
+            seen, ids = self._seen[end.type.type], iter(self._linked[path])
             while chunk := list(islice(ids, CHUNK)):
                 if not end.include:  # the path ends: resources in the document are not needed again
                     chunk = [id_ for id_ in chunk if id_ not in seen]
@@ -108,5 +98,5 @@ class CompoundStream:
         await resolver.link(end.type, records)
         for name in end.include:
             for linked_ids in resolver.linkage[end.type.type][name].values():
-                self._path_ends[(*path, name)].ids.update(ids_in(linked_ids))
+                self._linked[(*path, name)].update(ids_in(linked_ids))
         return resolver.linkage

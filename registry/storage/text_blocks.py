@@ -84,9 +84,12 @@ def fold(text: str) -> str:
 
 
 def fits(resource: ResourceType, record: Record) -> bool:
-    """Whether a block can hold the texts of a record; external writers may store anything."""
-    texts = (text for name in searched_names(resource) for text in _texts(record, name))
-    return all(len(text) <= _MAX_LENGTH and _UNDECODABLE not in text for text in texts)
+    """Whether a block can hold the texts of a record; others are searched by themselves."""
+    texts = [text for name in searched_names(resource) if (text := record.get(name)) is not None]
+    return all(
+        isinstance(text, str) and len(text) <= _MAX_LENGTH and _UNDECODABLE not in text
+        for text in texts
+    )
 
 
 def block(resource: ResourceType, records: Sequence[Record]) -> dict[str, str]:
@@ -96,16 +99,22 @@ def block(resource: ResourceType, records: Sequence[Record]) -> dict[str, str]:
     leaves its block when it is computed.
     """
     return {
-        name: "".join(f"{line}{_LINE_END}" for record in records for line in _lines(record, name))
+        name: "".join(_line(record, name) for record in records)
         for name in searched_names(resource)
     }
 
 
 def lacking(resource: ResourceType, stored: Record, records: Sequence[Record]) -> list[Record]:
     """Return those of the records whose texts a stored block does not have."""
-    names = searched_names(resource)
-    lines = {name: frozenset(str(stored.get(name)).split(_LINE_END)) for name in names}
-    return [one for one in records if any(set(_lines(one, name)) - lines[name] for name in names)]
+    lines = {
+        name: frozenset(str(stored.get(name, "")).split(_LINE_END))
+        for name in searched_names(resource)
+    }
+    return [
+        record
+        for record in records
+        if any(_line(record, name).rstrip(_LINE_END) not in lines[name] for name in lines)
+    ]
 
 
 def has_text(name: str, part: str) -> dict[str, Any]:
@@ -125,14 +134,7 @@ def matched_ids(name: str, part: str) -> dict[str, Any]:
     return {"$map": {"input": {"$regexFindAll": matches}, "in": id_}}
 
 
-def _lines(record: Record, name: str) -> list[str]:
-    """Return the lines of a record in a block: each text of an attribute, folded, with the id."""
-    return [f"{fold(text)}{_ID_SEPARATOR}{record['_id']}" for text in _texts(record, name)]
-
-
-def _texts(record: Record, name: str) -> list[str]:
-    """Return the texts of an attribute: of an array, as external writers may store, its members."""
-    value = record.get(name)
-    if isinstance(value, str):
-        return [value]
-    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
+def _line(record: Record, name: str) -> str:
+    """Return the line of a record in a block: a folded text with the id; empty without a text."""
+    text = record.get(name)
+    return "" if text is None else f"{fold(text)}{_ID_SEPARATOR}{record['_id']}{_LINE_END}"

@@ -6,7 +6,7 @@ from functools import partial
 
 from aiohttp import web
 
-from registry.capacity import SHARING_CALLERS, Capacity
+from registry.capacity import Capacity
 from registry.http import metrics_endpoint, routes
 from registry.http.access_control import (
     AUTHENTICATOR,
@@ -66,7 +66,7 @@ def create_app(
     if settings.requires_tokens:
         app.middlewares.append(access_middleware(app))
     app[DEADLINES] = Deadlines(capacity.response_seconds)
-    app[LINKAGE] = Coalescer(name="linkage", max_callers=SHARING_CALLERS)
+    app[LINKAGE] = Coalescer("linkage")
     graph = Graph(resources).with_unique(settings.unique) if resources else settings.graph
     app[GRAPH] = graph
     app.cleanup_ctx.append(partial(_open_repository, capacity, on_failure))

@@ -51,11 +51,9 @@ of the other."""
 SHARING_CALLERS = 256
 """Requests that share one result: a page, a total, a document, a ping."""
 
-PAST_BATCHES = 12
-"""Batches in flight of lookups in past snapshots, each of which has batches of its own."""
-
-UNBATCHED_LOOKUPS = 8
-"""Lookups in flight of so many ids that they would delay a batch."""
+UNSHARED_LOOKUPS = 20
+"""Lookups in flight beside the batches above: in past snapshots, each of which has batches of its
+own, and of so many ids that they would delay a batch."""
 
 RETRIED_WRITES = 16
 """Transactions in flight of single requests, which run alone after a conflict."""

@@ -33,6 +33,7 @@ from registry.model.resource_type import ResourceType
 from registry.mongod import embedded
 from registry.openapi.description import describe
 from registry.settings import Settings
+from registry.storage.schema import maintenance
 from registry.storage.tokens import Token, Tokens
 from registry.testing_databases import Databases, data_directory, new_name, prepare
 from tests.mongods import client_of
@@ -186,13 +187,15 @@ async def database(mongodb_uri: str, settings: Settings) -> AsyncIterator[Databa
 
 
 @pytest.fixture
-async def serve(settings: Settings) -> AsyncIterator[Serve]:
+async def serve(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Serve]:
     """A function that starts the service, with other resource types or settings if given.
 
     catch_up: whether to wait until it has completed the work of its start. capacity: fields of its
     Capacity that differ from what follows from the settings.
     """
     clients: list[TestClient[web.Request, web.Application]] = []
+    # Its commands would be among those of the requests.
+    monkeypatch.setattr(maintenance, "_INDEXING_SECONDS", 3_600.0)
 
     async def start(
         resources: tuple[ResourceType, ...] | None = None,

@@ -7,7 +7,7 @@ import pymongo
 from bson.timestamp import Timestamp
 from pymongo.errors import OperationFailure, PyMongoError
 
-from registry.capacity import SHARING_CALLERS, Capacity
+from registry.capacity import Capacity
 from registry.jsonapi.changes import Write
 from registry.jsonapi.query import Query
 from registry.model.graph import Graph
@@ -31,12 +31,10 @@ from registry.storage.mongo.read_commands import ReadCommands
 from registry.storage.mongo.transactions import Transactions
 from registry.storage.reads.shared_reads import Reads
 from registry.storage.reads.snapshot import Snapshot
-from registry.storage.schema.computed_fields import ComputedFields
 from registry.storage.schema.link_periods import LinkPeriods
 from registry.storage.schema.maintenance import Maintenance
 from registry.storage.schema.unique_indexes import UniqueIndexes
 from registry.storage.schema.validators import prepare_validators
-from registry.storage.text_blocks import Backlog
 from registry.storage.writes import idempotency
 from registry.storage.writes.group_commit import GroupCommit
 from registry.storage.writes.id_allocation import Counters
@@ -72,26 +70,21 @@ class Repository:
         self._database = database
         self._graph = graph
         self._disk_space = DiskSpace(database)
-        self._pings = Coalescer[bool](name="pings", max_callers=SHARING_CALLERS)
-        self._oldest_times = Coalescer[Timestamp | None](
-            name="oldest times", max_callers=SHARING_CALLERS
-        )
+        self._pings = Coalescer[bool]("pings")
         self.bulkheads = Bulkheads.of(capacity)
         self.bulkheads.expose()
-        self._backlog = Backlog()
+        unindexed = set[str]()
         commands = ReadCommands(database)
-        self._reads = Reads(commands, graph, capacity, self.bulkheads, self._backlog)
+        self._reads = Reads(commands, graph, capacity, self.bulkheads, unindexed)
         self._counters = Counters(database, graph)
         self._transactions = Transactions(database, commands)
         self._group_commit = GroupCommit(self._transactions, graph, self._counters)
         self._unique_indexes = UniqueIndexes(database, graph)
-        self._computed_fields = ComputedFields(database, graph)
         self._maintenance = Maintenance(
             database,
             graph,
-            self._computed_fields,
             self.bulkheads,
-            self._backlog,
+            unindexed,
             [
                 LinkPeriods(database, self._transactions, self._counters.allocate, link)
                 for link in tracked_links(graph)
@@ -155,7 +148,7 @@ class Repository:
 
         It shows the latest state. Raises Unavailable.
         """
-        await self._computed_fields.recompute_for(resource, query)
+        await self._maintenance.recompute_for(resource, query)
         return self.snapshot()
 
     async def recent_changes(self, now: Timestamp) -> ChangeFeed:
@@ -199,17 +192,14 @@ class Repository:
         cluster of shards. Raises Unavailable or BulkheadFull.
         """
         async with self.bulkheads.small_requests:
-            return await self._oldest_times.load(None, self._load_oldest_time)
-
-    async def _load_oldest_time(self) -> Timestamp | None:
-        with translated_errors():
-            try:
-                with pymongo.timeout(_STATUS_SECONDS):
-                    status = await self._database.command({"serverStatus": 1, "oplog": 1})
-            except OperationFailure as error:
-                if error.code == _UNAUTHORIZED:
-                    return None
-                raise
+            with translated_errors():
+                try:
+                    with pymongo.timeout(_STATUS_SECONDS):
+                        status = await self._database.command({"serverStatus": 1, "oplog": 1})
+                except OperationFailure as error:
+                    if error.code == _UNAUTHORIZED:
+                        return None
+                    raise
         time: Timestamp | None = status.get("oplog", {}).get("earliestOptime")
         return time
 
@@ -234,9 +224,6 @@ class Repository:
         in effect.
         """
         self._disk_space.require()
-        for write in writes:
-            if write.change.attributes:
-                self._backlog.written()
         for _ in range(_ATTEMPTS):
             try:
                 results = await self._admit(writes, key, rolls_back=rolls_back)

@@ -166,7 +166,7 @@ class Pages:
     """Loads pages through a coalescer. batches: the fetches by number, held until released."""
 
     def __init__(self) -> None:
-        self.coalescer = Coalescer[int](name="test", max_callers=3)
+        self.coalescer = Coalescer[int]("test")
         self.batches = {number: HeldBatches() for number in (1, 2)}
         self.keys: list[ref[Page]] = []
 
@@ -192,7 +192,7 @@ async def test_equal_keys_share_a_fetch_that_begins_after_all_of_the_calls() -> 
     assert pages.batches[1].loaded == [[1]]
     pages.batches[1].released.set()
     assert await asyncio.gather(*tasks) == [10] * 5
-    assert pages.batches[1].loaded == [[1], [1], [1]]
+    assert pages.batches[1].loaded == [[1], [1]]
 
 
 async def test_a_cancelled_caller_does_not_affect_others_with_an_equal_key() -> None:

@@ -12,7 +12,7 @@ from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.storage.schema import maintenance
 from registry.storage.schema.indexes import Indexes
-from registry.storage.text_blocks import BLOCK_SIZE, Backlog
+from registry.storage.text_blocks import BLOCK_SIZE
 from tests.conftest import Serve
 from tests.mongods import HeldIndexBuilds, mongod_with_fail_points
 from tests.support import Database
@@ -79,15 +79,15 @@ async def test_indexes_are_built_once_by_processes_that_start_together(
 ) -> None:
     caplog.set_level(logging.INFO, "registry")
     await fill(database, 1_000)
-    backlogs = [Backlog(), Backlog()]
-    processes = [Indexes(database, GRAPH, backlog) for backlog in backlogs]
+    unindexed: list[set[str]] = [set(), set()]
+    processes = [Indexes(database, GRAPH, one) for one in unindexed]
     for one in processes:
         await one.prepare(PERSON, is_small=False)
     assert await indexed_fields(database) == {"_id"}
-    assert [one.unindexed for one in backlogs] == [{"person"}, {"person"}]
+    assert unindexed == [{"person"}, {"person"}]
     await asyncio.gather(*(one.build() for one in processes))
     assert await indexed_fields(database) == FIELDS
-    assert [one.unindexed for one in backlogs] == [set(), set()]
+    assert unindexed == [set(), set()]
     assert "Building indexes of persons: email, first_name, full_name, last_name" in caplog.text
     assert "The indexes of persons are complete" in caplog.text
 
@@ -99,7 +99,7 @@ async def test_a_build_that_another_process_aborts_is_begun_again(
     async with mongod_with_fail_points(mongodb_uri) as client:
         database = client.registry
         await fill(database, 10)
-        first, second = (Indexes(database, GRAPH, Backlog()) for _ in range(2))
+        first, second = (Indexes(database, GRAPH, set()) for _ in range(2))
         await first.prepare(PERSON, is_small=False)
         async with HeldIndexBuilds(client, "persons") as builds:
             aborted = await builds.begin(first.build())

@@ -325,14 +325,14 @@ async def test_a_block_that_another_process_fills_is_not_removed(
 async def test_records_that_were_just_written_are_added_later(
     indexed: Api, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(text_indexing, "SETTLE_SECONDS", 3_600)
+    monkeypatch.setattr(text_indexing, "_SETTLE_SECONDS", 3_600)
     await database.persons.insert_many(map(person, range(9_000, 9_000 + BLOCK_SIZE)))
     data = {"type": "person", "attributes": {"last_name": "Written"}}
     assert (await indexed.patch("/persons/9000", data)).status == 200
     await indexing_of(indexed).index()
     outside = await database.persons.distinct("_id", {"_id": {"$lt": 9_100}, "text_block": None})
     assert outside == [9_000]
-    monkeypatch.setattr(text_indexing, "SETTLE_SECONDS", 0)
+    monkeypatch.setattr(text_indexing, "_SETTLE_SECONDS", 0)
     await database.persons.insert_many(map(person, range(9_300, 9_300 + BLOCK_SIZE)))
     await indexing_of(indexed).index()
     assert not await database.persons.count_documents({"_id": 9_000, "text_block": None})
@@ -342,8 +342,8 @@ async def test_records_that_were_just_written_are_added_later(
 async def test_a_block_of_new_records_is_built_in_the_background(
     database: Database, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(maintenance, "SETTLE_SECONDS", 1.0)  # the last write has ended by then
-    monkeypatch.setattr(text_indexing, "SETTLE_SECONDS", 0)
+    monkeypatch.setattr(maintenance, "_INDEXING_SECONDS", 0.1)
+    monkeypatch.setattr(text_indexing, "_SETTLE_SECONDS", 0)
     api = await serve()
     await asyncio.gather(*(api.person("Ada", f"New {number}") for number in range(1, BLOCK_SIZE)))
     await api.person("Ada", "New")

@@ -7,7 +7,7 @@ from functools import partial
 from time import perf_counter
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from registry.capacity import BatchLimits
+from registry.capacity import SHARING_CALLERS, BatchLimits
 from registry.metrics.families import BATCH_SIZE, BATCH_WAIT
 
 _Key = TypeVar("_Key")
@@ -25,6 +25,9 @@ _Call: TypeAlias = tuple[_Key, asyncio.Future[_Result], float]
 _ITERATIONS_BEFORE_PARTIAL_BATCH = 2
 """Event-loop iterations to wait before dispatching a partial batch, so that callers that have just
 received their results can join it."""
+
+
+_FETCHES = BatchLimits(SHARING_CALLERS)
 
 
 class Batcher(Generic[_Key, _Result]):
@@ -163,12 +166,10 @@ class Coalescer(Generic[_Result]):
 
     A caller never joins a fetch that has begun. A fetch is cancelled when all its callers are.
     Without sharing, equal pages take twice the CPU time. name: that of the fetches in metrics.
-    max_callers: per fetch.
     """
 
-    def __init__(self, *, name: str, max_callers: int) -> None:
+    def __init__(self, name: str) -> None:
         self._name = name
-        self._limits = BatchLimits(max_callers)
         self._batchers: dict[Hashable, Batcher[Fetch[_Result], _Result]] = {}
 
     async def load(self, key: Hashable, fetch: Fetch[_Result]) -> _Result:
@@ -178,7 +179,7 @@ class Coalescer(Generic[_Result]):
             self._batchers[key] = Batcher(
                 _fetch_once,
                 name=self._name,
-                limits=self._limits,
+                limits=_FETCHES,
                 on_idle=forget,
                 is_cancellable=True,
                 is_inline=True,

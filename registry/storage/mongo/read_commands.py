@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple, TypeAlias
 
 from bson.timestamp import Timestamp
-from motor.motor_asyncio import AsyncIOMotorClientSession, AsyncIOMotorCommandCursor
+from motor.motor_asyncio import AsyncIOMotorClientSession
 from pymongo import MongoClient
 from pymongo.errors import (
     ConnectionFailure,
@@ -117,17 +117,15 @@ class ReadCommands:
         # Too large for one reply.
         kill = {"killCursors": next(iter(command.values())), "cursors": [cursor["id"]]}
         await self.database.command(kill)
-        opened = await self.stream(command, time, session)
-        opened.batch_size(ONE_BATCH)
         records: list[Record] = []
-        while some := await opened.to_list(ONE_BATCH):
+        async for some in self.stream(command, time, ONE_BATCH, session):
             records += some
         return ReadResult(records, time)
 
     async def stream(
-        self, command: Command, time: Timestamp, session: Session | None = None
-    ) -> AsyncIOMotorCommandCursor[dict[str, Any]]:
-        """Return a cursor on what a command finds; the caller closes it.
+        self, command: Command, time: Timestamp, batch_size: int, session: Session | None = None
+    ) -> AsyncGenerator[list[Record]]:
+        """Yield what a command finds, in batches.
 
         Without a time limit in the command, it ends after five minutes, with its snapshot.
         """
@@ -136,7 +134,13 @@ class ReadCommands:
         opening = self.database.cursor_command(
             command, codec_options=self._codec_options, session=session
         )
-        return await observed(next(iter(command)), opening)
+        cursor = await observed(next(iter(command)), opening)
+        try:
+            cursor.batch_size(batch_size)
+            while records := await cursor.to_list(batch_size):
+                yield records
+        finally:
+            await cursor.close()
 
     @asynccontextmanager
     async def cancellable_session(self) -> AsyncIterator[Session]:
@@ -233,20 +237,14 @@ class SnapshotReader:
     async def stream(
         self, command: Command, batch_size: int, *, is_limited: bool
     ) -> AsyncGenerator[list[Record]]:
-        """Yield what a command finds, in batches. Raises as `read` does.
+        """Return batches of what a command finds. Raises as `read` does.
 
         is_limited: whether the time limit applies; it would truncate long streams.
         """
         if is_limited:
             command["maxTimeMS"] = self._milliseconds
         self.time = self.time or await self._commands.now()
-        cursor = await self._commands.stream(command, self.time, self._session)
-        try:
-            cursor.batch_size(batch_size)
-            while records := await cursor.to_list(batch_size):
-                yield records
-        finally:
-            await cursor.close()
+        return self._commands.stream(command, self.time, batch_size, self._session)
 
 
 def _primary_of(topology: TopologyDescription) -> _Primary:

@@ -90,7 +90,7 @@ class CollectionQuery:
         self.order = order
         self.reader = reader
         self.names_related = any(map(names_related, filters))
-        self.plan = plan(resource_type, filters, order, reads.backlog.unindexed)
+        self.plan = plan(resource_type, filters, order, reads.unindexed)
         self._fields = fields
         self._is_range = self.is_by_id and not filters
         self._has_searched = False
@@ -121,9 +121,11 @@ class CollectionQuery:
             self.reads, self.resource_type, filters, self.order, self._fields, self.reader
         )
 
-    def on_targets(self, target: ResourceType, order: Order) -> "CollectionQuery":
+    def on_targets(
+        self, target: ResourceType, filters: Sequence[Filter], order: Order
+    ) -> "CollectionQuery":
         """Return a query for the ids and sort fields of another type, at the same point in time."""
-        query = CollectionQuery(self.reads, target, (), order, (), self.reader)
+        query = CollectionQuery(self.reads, target, filters, order, (), self.reader)
         query._is_range = False  # callers add conditions on any fields
         return query
 
@@ -146,14 +148,8 @@ class CollectionQuery:
         """Add the ids of records that text blocks find, before `conditions` is used."""
         if not self._has_searched:
             self._has_searched = True
-            self.filters = await self.with_candidates(self.resource_type, self.filters)
-
-    async def with_candidates(
-        self, resource_type: ResourceType, filters: Sequence[Filter]
-    ) -> Sequence[Filter]:
-        """Return equivalent filters of a type, with the ids that text blocks find."""
-        search = TextSearch(resource_type, self.reader, self.reads.backlog)
-        return await search.with_candidates(filters)
+            search = TextSearch(self.resource_type, self.reader)
+            self.filters = await search.with_candidates(self.filters)
 
     async def count(self, limit: int | None = None) -> int:
         """Return how many records satisfy the filters, which name no related ones.
@@ -218,11 +214,11 @@ class CollectionQuery:
         """Return what `read_first` does, by one command of MongoDB."""
         return await self.reader.read(self.command(conditions, order, size, offset))
 
-    def batches(self, size: int) -> AsyncGenerator[list[Record]]:
-        """Yield all records in batches, sorted by the database, by one command."""
+    async def batches(self, size: int) -> AsyncGenerator[list[Record]]:
+        """Return all records in batches, sorted by the database, by one command."""
         command = self.command(self.conditions, self.order, batch_size=size)
         # A range scan takes time proportional to its result.
-        return self.reader.stream(command, size, is_limited=not self._is_range)
+        return await self.reader.stream(command, size, is_limited=not self._is_range)
 
     def command(
         self,

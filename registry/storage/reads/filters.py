@@ -20,7 +20,6 @@ from registry.storage.mongo.read_commands import (
 from registry.storage.records import Stage
 from registry.storage.text_blocks import (
     NO_BLOCK,
-    Backlog,
     collection_of,
     fold,
     has_text,
@@ -144,12 +143,11 @@ def _prefix_range(prefix: str) -> dict[str, str]:
 
 
 class TextSearch:
-    """The search for the filters of one request. backlog: learns of the records outside blocks."""
+    """The search for the filters of one request."""
 
-    def __init__(self, resource: ResourceType, reader: SnapshotReader, backlog: Backlog) -> None:
+    def __init__(self, resource: ResourceType, reader: SnapshotReader) -> None:
         self._resource = resource
         self._reader = reader
-        self._backlog = backlog
         self._searches_left = _MAX_SEARCHES
 
     async def with_candidates(self, filters: Sequence[Filter]) -> Sequence[Filter]:
@@ -192,7 +190,6 @@ class TextSearch:
         found = await self._reader.read(searched)
         ids: list[Any] = [each["id"] for each in found if "id" in each]
         outside = sum(each.get("outside", 0) for each in found[-1:])
-        self._backlog.found_outside(outside)
         if len(ids) > _MAX_CANDIDATES or outside > _MAX_OUTSIDE:
             return None
         if outside:

@@ -37,10 +37,7 @@ _MIN_BLOCK_BITS = 8
 """A block has 256 ids or more. If it has gaps, a page skips half of it on average."""
 
 _MAX_BLOCKS = 65_536
-"""The number of blocks after loading: with many ids, or ids far apart, blocks are larger."""
-
-_MAX_GROWTH = 4
-"""The growth of the number of blocks after which the index is loaded again."""
+"""The number of blocks that positive ids take after loading: blocks of greater ids are larger."""
 
 _LOAD_MILLISECONDS = 300_000
 """The time limit of loading: MongoDB keeps the snapshots of five minutes by default."""
@@ -109,10 +106,6 @@ class BlockCounts:
         # The integers up to the end of each block; of the last ones, only where it is needed.
         self._cumulative: list[int] = []
         self.total = sum(counts.values())
-
-    def __len__(self) -> int:
-        """Return the number of blocks that are not empty."""
-        return len(self._starts)
 
     def change(self, number: int, by: int) -> None:
         """Add an integer that is not in the set (1), or remove one that is (-1)."""
@@ -245,8 +238,6 @@ class IdIndex:
         for id_, change in changes.items():
             if change:
                 counts.change(id_, change)
-        if len(counts) > _MAX_GROWTH * _MAX_BLOCKS:
-            raise ChangesUnavailable
         self._counts, self._time = counts, read_until
 
     async def _changes(self, total: int, until: Timestamp) -> tuple[Mapping[int, int], Timestamp]:

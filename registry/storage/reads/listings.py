@@ -196,22 +196,14 @@ def _reversed(order: Order) -> Order:
 
 
 async def _total(query: CollectionQuery) -> int:
-    """Return how many records satisfy the filters. Concurrent requests share one count."""
-    key = query.resource_type, tuple(query.filters), query.reader.time
-    total, query.reader.time = await query.reads.totals.load(key, partial(_count, query))
-    return total
-
-
-async def _count(query: CollectionQuery) -> tuple[int, Timestamp | None]:
     """Count few index keys as a small request, which most totals are; more as a heavy one."""
     if not query.plan.is_heavy_total(0):
         async with query.admitted(is_heavy=False):
             total = await query.count(MAX_OFFSET + 1)
         if not query.plan.is_heavy_total(total):
-            return total, query.reader.time
+            return total
     async with query.admitted(is_heavy=True):
-        total = await (_count_related(query) if query.names_related else query.count())
-    return total, query.reader.time
+        return await (_count_related(query) if query.names_related else query.count())
 
 
 async def _count_related(query: CollectionQuery) -> int:

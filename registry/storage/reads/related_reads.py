@@ -22,7 +22,7 @@ from registry.jsonapi.filtering import (
     conjuncts,
     names_related,
 )
-from registry.jsonapi.sorting import Order
+from registry.jsonapi.sorting import BY_ID, Order
 from registry.model.attributes import Operator
 from registry.model.record import ID, Record
 from registry.model.resource_type import Relationship, ResourceType
@@ -136,7 +136,7 @@ async def _sorted(
 async def read_chunks(query: CollectionQuery, size: int) -> AsyncGenerator[list[Record]]:
     """Yield all records of a query in batches of this size, the last of which may be shorter."""
     if not query.names_related and _sorted_relationship(query.order) is None:
-        batches = query.batches(size)
+        batches = await query.batches(size)
     else:
         batches = read_batches(query, query.order, size=size)
     records: list[Record] = []
@@ -182,13 +182,13 @@ class _RelatedOrder:
         self._name, self._foreign_key = relationship.name, relationship.foreign_key
         self._own_key = order[-1]
         self._order = tuple(replace(key, relationship=None) for key in order[:-1])
-        self._target = query.reads.graph[relationship.target]
-        self._targets = query.on_targets(self._target, self._order)
-        self._parts = [
+        parts = [
             part.part
             for part in conjuncts(filters)
             if isinstance(part, Related) and part.relationship == relationship
         ]
+        target = query.reads.graph[relationship.target]
+        self._targets = query.on_targets(target, parts, self._order)
 
     async def batches(self, position: Position, size: int) -> AsyncGenerator[list[Record]]:
         """Yield all records after a position in batches, the first probably of `size` or more.
@@ -208,7 +208,7 @@ class _RelatedOrder:
         If the first batch has too few records, only targets that have any are read after it,
         unless there are many of these.
         """
-        is_last, has_unlinked = self._own_key.descending, not self._parts
+        is_last, has_unlinked = self._own_key.descending, not self._targets.filters
         if place and place[-1] is None:
             yield [_UNLINKED]
             if is_last:
@@ -234,14 +234,13 @@ class _RelatedOrder:
 
     async def _conditions(self) -> list[Mapping[str, Any]]:
         """Return the conditions on targets: filters, and those on the foreign key."""
-        parts = await self._query.with_candidates(self._target, self._parts)
-        related = [to_query(part) for part in parts]
+        await self._targets.search()
         keys = [
             {ID: condition[self._foreign_key]}
             for condition in self._query.conditions
             if condition.keys() == {self._foreign_key}
         ]
-        return [*filter(None, related), *keys]
+        return [*self._targets.conditions, *keys]
 
     async def _having_records(self) -> Conditions:
         """Return the condition for targets with records of the query; none if they are many."""
@@ -303,8 +302,9 @@ async def _with_linked_ids(part: Filter, query: CollectionQuery, limit: int) -> 
             return Not(await _with_linked_ids(negated, query, limit))
         case Related(relationship, target):
             field = _target_link_field(relationship)
-            (own,) = await query.with_candidates(target, [part.part])
-            conditions = [to_query(own) or {field: {"$ne": None}}]
+            targets = query.on_targets(target, [part.part], BY_ID)
+            await targets.search()
+            conditions = targets.conditions or [{field: {"$ne": None}}]
             ids = await _read_linked_ids(query.reader, target, conditions, field, limit)
             if ids is not None:
                 return Condition(_own_link_field(relationship), Operator.IN, tuple(sorted(ids)))

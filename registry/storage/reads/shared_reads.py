@@ -1,4 +1,4 @@
-"""What the reads of all requests share: lookups, pages and totals in progress, indexes of ids.
+"""What the reads of all requests share: lookups and pages in progress, and indexes of ids.
 
 Lookups by id or foreign key share queries. Without that, reading a resource takes 2.8 times the CPU
 time, a page with `include` 1.5 times. So do pages in the order of the ids: without that, at 16
@@ -19,9 +19,7 @@ from registry.capacity import (
     LOOKUPS_OF_MANY,
     LOOKUPS_OF_ONE,
     PAGES_BY_ID,
-    PAST_BATCHES,
-    SHARING_CALLERS,
-    UNBATCHED_LOOKUPS,
+    UNSHARED_LOOKUPS,
     BatchLimits,
     Capacity,
 )
@@ -42,7 +40,6 @@ from registry.storage.mongo.read_commands import (
 )
 from registry.storage.reads.id_index import IdIndex
 from registry.storage.records import Stage, id_condition, projection
-from registry.storage.text_blocks import Backlog
 
 _Lookup: TypeAlias = tuple[Collection[int], tuple[str, ...]]
 """The ids to look up, and the stored fields to return."""
@@ -60,10 +57,10 @@ _QUERY_INDEX = "_query"
 class Reads:
     """The reads of one database.
 
-    seconds: the time limit of a query. total_seconds: that of a heavy page with its wait. backlog:
-    indexes and text blocks that are not complete. The records that the methods return are shared
-    with other requests: callers must not modify them, and they may have more fields. time: that of
-    the snapshot to read; None for the latest.
+    seconds: the time limit of a query. total_seconds: that of a page with its wait. unindexed: the
+    types whose indexes are not complete. The records that the methods return are shared with other
+    requests: callers must not modify them, and they may have more fields. time: that of the
+    snapshot to read; None for the latest.
     """
 
     def __init__(
@@ -72,23 +69,17 @@ class Reads:
         graph: Graph,
         capacity: Capacity,
         bulkheads: Bulkheads,
-        backlog: Backlog,
+        unindexed: Collection[str],
     ) -> None:
         self.commands = commands
         self.graph = graph
         self.bulkheads = bulkheads
-        self.backlog = backlog
+        self.unindexed = unindexed
         self.seconds = capacity.query_seconds
         self.total_seconds = capacity.queue_seconds + capacity.query_seconds
         self.id_indexes = {name: IdIndex(commands, one.collection) for name, one in graph.items()}
-        self.unbatched = asyncio.Semaphore(UNBATCHED_LOOKUPS)
-        self.pages = Coalescer[tuple[Window, Timestamp | None]](
-            name="pages", max_callers=SHARING_CALLERS
-        )
-        self.totals = Coalescer[tuple[int, Timestamp | None]](
-            name="totals", max_callers=SHARING_CALLERS
-        )
-        self._past_batches = asyncio.Semaphore(PAST_BATCHES)
+        self.unshared = asyncio.Semaphore(UNSHARED_LOOKUPS)
+        self.pages = Coalescer[tuple[Window, Timestamp | None]]("pages")
         self._batchers: dict[Hashable, Batcher[Any, ReadResult]] = {}
 
     async def close(self) -> None:
@@ -123,8 +114,8 @@ class Reads:
             find_command(resource_type.collection, {field: {"$in": some}}, projection(fields))
             for some in split(keys)
         )
-        async with self.unbatched:
-            with translated_errors():
+        with translated_errors():
+            async with self.unshared:
                 result = await self.commands.run(first, time)
                 for command in others:
                     result.records.extend((await self.commands.run(command, result.time)).records)
@@ -175,7 +166,7 @@ class Reads:
         command = find_command(resource_type.collection, query, projection(fields))
         with translated_errors():
             if time:
-                async with self._past_batches:
+                async with self.unshared:
                     result = await self.commands.run(command, time)
             else:
                 result = await self.commands.run(command)

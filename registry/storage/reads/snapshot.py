@@ -98,7 +98,7 @@ class Snapshot:
                 match: Stage = {"$match": {ID: {"$in": batch}}}
                 stages = [match, {"$project": projection(())}, {"$lookup": lookup}]
                 command = aggregate_command(resource_type.collection, stages)
-                async with self._reads.unbatched:
+                async with self._reads.unshared:
                     owners, self._reader.time = await self._reads.commands.run(
                         command, self._reader.time
                     )

@@ -15,7 +15,7 @@ from registry.model.record import ID, TEXT_BLOCK
 from registry.model.resource_type import ResourceType
 from registry.storage.mongo.mongo_client import Database
 from registry.storage.mongo.read_commands import ReadCommands
-from registry.storage.text_blocks import Backlog, searched_names
+from registry.storage.text_blocks import searched_names
 
 _log = logging.getLogger("registry")
 
@@ -28,12 +28,15 @@ _BY_ID = [(ID, ASCENDING)]
 
 
 class Indexes:
-    """The indexes of all types. The methods raise PyMongoError."""
+    """The indexes of all types. The methods raise PyMongoError.
 
-    def __init__(self, database: Database, graph: Graph, backlog: Backlog) -> None:
+    unindexed: the types whose indexes are not complete, as far as this process knows.
+    """
+
+    def __init__(self, database: Database, graph: Graph, unindexed: set[str]) -> None:
         self._database = database
         self._graph = graph
-        self._backlog = backlog
+        self._unindexed = unindexed
 
     async def prepare(self, resource: ResourceType, *, is_small: bool) -> None:
         """Create the missing indexes of a small collection; leave others to `build`."""
@@ -41,16 +44,16 @@ class Indexes:
         if missing and is_small:
             await self._database[resource.collection].create_indexes(_models(missing))
         elif missing:
-            self._backlog.unindexed.add(resource.type)
+            self._unindexed.add(resource.type)
 
     async def build(self) -> None:
         """Build the indexes that `prepare` has left, unless another process builds them first."""
-        for name in sorted(self._backlog.unindexed):
+        for name in sorted(self._unindexed):
             resource = self._graph[name]
             while missing := await self._missing(resource):  # else another process has built them
                 _log.info("Building indexes of %s: %s", resource.collection, ", ".join(missing))
                 await build_indexes(self._database, resource.collection, _models(missing))
-            self._backlog.unindexed.discard(name)
+            self._unindexed.discard(name)
             _log.info("The indexes of %s are complete", resource.collection)
 
     async def _missing(self, resource: ResourceType) -> list[str]:

@@ -5,17 +5,20 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
+from registry.jsonapi.filtering import filtered_fields
+from registry.jsonapi.query import Query
 from registry.model.graph import Graph
 from registry.model.record import ID, OBSOLETE_FIELDS
 from registry.model.resource_type import ResourceType
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.errors import StorageError, translated_errors
+from registry.storage.mongo.batching import Coalescer
 from registry.storage.mongo.mongo_client import Database
-from registry.storage.schema.computed_fields import ComputedFields
+from registry.storage.records import recompute
 from registry.storage.schema.indexes import Indexes
 from registry.storage.schema.link_periods import LinkPeriods
-from registry.storage.schema.text_indexing import SETTLE_SECONDS, TextIndexing
-from registry.storage.text_blocks import Backlog, collection_of, searched_names
+from registry.storage.schema.text_indexing import TextIndexing
+from registry.storage.text_blocks import collection_of, searched_names
 
 _log = logging.getLogger("registry")
 
@@ -27,6 +30,12 @@ _FORMAT = 2
 
 _BATCH_SIZE = 1_000
 """Records per update, which holds up requests that write the same records."""
+
+_MAX_COMPUTED = 10_000
+"""Records per update of computed fields."""
+
+_INDEXING_SECONDS = 5.0
+"""How often records outside text blocks are looked for, which takes about a millisecond."""
 
 _RETRY_SECONDS = 30.0
 """The pause after an error; the data are complete but slower to query."""
@@ -42,17 +51,15 @@ class Maintenance:
         self,
         database: Database,
         graph: Graph,
-        computed_fields: ComputedFields,
         bulkheads: Bulkheads,
-        backlog: Backlog,
+        unindexed: set[str],
         periods: Sequence[LinkPeriods],
     ) -> None:
         self._database = database
         self._graph = graph
         self._periods = periods
-        self._backlog = backlog
-        self._computed_fields = computed_fields
-        self._indexes = Indexes(database, graph, backlog)
+        self._recomputations = Coalescer[None]("recomputations")
+        self._indexes = Indexes(database, graph, unindexed)
         self._text_indexing = {
             name: TextIndexing(resource, database, bulkheads)
             for name, resource in graph.items()
@@ -71,7 +78,7 @@ class Maintenance:
             count = await self._database[resource.collection].estimated_document_count()
             await self._indexes.prepare(resource, is_small=count <= _MAX_SMALL_RECORDS)
             if count <= _MAX_SMALL_RECORDS:
-                await self._computed_fields.recompute_missing(resource)
+                await self._recompute_missing(resource)
                 await self._drop_obsolete_fields(resource)
             else:
                 self._large.append(resource)
@@ -88,6 +95,29 @@ class Maintenance:
             self._task.cancel()
             await asyncio.wait([self._task])
 
+    async def recompute_for(self, resource: ResourceType, query: Query) -> None:
+        """Compute fields that external writers have left out, where filters or the order name them.
+
+        Raises Unavailable.
+        """
+        named = {field for part in query.filters for field in filtered_fields(part, resource)}
+        for key in query.order:
+            target = key.relationship and self._graph[key.relationship.target]
+            named.add((target or resource, key.stored_name))
+        for each in {each for each, name in named if name in each.computed}:
+            with translated_errors():
+                await self._recomputations.load(each, partial(self._recompute_missing, each))
+
+    async def _recompute_missing(self, resource: ResourceType) -> None:
+        """Store the computed fields of records that have none."""
+        collection = self._database[resource.collection]
+        for field in resource.computed:
+            while records := await collection.find({field: None}, {ID: True}).to_list(
+                _MAX_COMPUTED
+            ):
+                ids = [record[ID] for record in records]
+                await collection.update_many({ID: {"$in": ids}}, recompute(resource))
+
     async def _create_collections(self) -> None:
         """Create the collections of text blocks, so that no snapshot is older than they are."""
         for name in self._text_indexing:
@@ -97,7 +127,7 @@ class Maintenance:
     async def _run(self) -> None:
         await self._retry(self._indexes.build)
         for resource in self._large:
-            await self._retry(partial(self._computed_fields.recompute_missing, resource))
+            await self._retry(partial(self._recompute_missing, resource))
             await self._retry(partial(self._drop_obsolete_fields, resource))
         for periods in self._periods:
             await self._retry(periods.insert_missing)
@@ -105,8 +135,7 @@ class Maintenance:
             for indexing in self._text_indexing.values():
                 await self._retry(indexing.index)
             self._has_caught_up.set()
-            await self._backlog.fills_block()
-            await asyncio.sleep(SETTLE_SECONDS)
+            await asyncio.sleep(_INDEXING_SECONDS)
 
     async def _retry(self, work: Callable[[], Awaitable[None]]) -> None:
         """Do the work; log errors, and repeat it after each."""

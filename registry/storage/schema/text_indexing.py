@@ -24,7 +24,7 @@ from registry.storage.text_blocks import (
     searched_names,
 )
 
-SETTLE_SECONDS = 5.0
+_SETTLE_SECONDS = 5.0
 """Records that were written within this time stay outside: they may be written again soon, and an
 update of a record that a transaction is writing would fail all requests that share it."""
 
@@ -77,7 +77,7 @@ class TextIndexing:
         Those that no block can hold are marked instead. External writers may store other ids than
         integers; such records stay outside.
         """
-        settled = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=SETTLE_SECONDS)
+        settled = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=_SETTLE_SECONDS)
         query = {
             TEXT_BLOCK: None,
             ID: {"$type": ["int", "long"], "$gt": after},

@@ -150,12 +150,14 @@ class TextSearch:
         self._reader = reader
         self._searches_left = _MAX_SEARCHES
 
-    async def with_candidates(self, filters: Sequence[Filter]) -> Sequence[Filter]:
+    async def with_candidates(self, filters: Sequence[Filter]) -> tuple[Filter, ...]:
         """Return filters that match the same records, with the ids of candidates if these are few.
 
-        Where text is common, the filters stay as they are. Raises PyMongoError.
+        They are added to the filter that probably matches the fewest records; one is enough for
+        all. Where text is common, the filters stay as they are. Raises PyMongoError.
         """
-        return await self._add_ids_to_longest(tuple(filters))
+        longest = max(filters, key=_length, default=None)
+        return tuple([await self._add_ids(one) if one is longest else one for one in filters])
 
     async def _add_ids(self, condition: Filter) -> Filter:
         match condition:
@@ -164,15 +166,10 @@ class TextSearch:
                 if ids is not None:
                     return AllOf((Condition(ID, Operator.IN, tuple(ids)), condition))
             case AllOf(parts):
-                return AllOf(await self._add_ids_to_longest(parts))
+                return AllOf(await self.with_candidates(parts))
             case AnyOf(parts) if sum(map(bool, map(_length, parts))) <= self._searches_left:
                 return AnyOf(tuple([await self._add_ids(part) for part in parts]))
         return condition
-
-    async def _add_ids_to_longest(self, parts: tuple[Filter, ...]) -> tuple[Filter, ...]:
-        """Add ids to the part that probably matches the fewest records; one is enough for all."""
-        longest = max(parts, key=_length, default=None)
-        return tuple([await self._add_ids(one) if one is longest else one for one in parts])
 
     async def _search(self, condition: Condition) -> list[Any] | None:
         """Return the ids of all records that may match, None if they are too many."""

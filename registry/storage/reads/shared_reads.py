@@ -78,12 +78,12 @@ class Reads:
         self.seconds = capacity.query_seconds
         self.total_seconds = capacity.queue_seconds + capacity.query_seconds
         self.id_indexes = {name: IdIndex(commands, one.collection) for name, one in graph.items()}
-        self.unshared = asyncio.Semaphore(UNSHARED_LOOKUPS)
+        self._unshared = asyncio.Semaphore(UNSHARED_LOOKUPS)
         self.pages = Coalescer[tuple[Window, Timestamp | None]]("pages")
         self._batchers: dict[Hashable, Batcher[Any, ReadResult]] = {}
 
     async def close(self) -> None:
-        """Stop reading in the background, and end the sessions."""
+        """Close the change streams, and end the sessions."""
         for index in self.id_indexes.values():
             await index.close()
         await self.commands.close()
@@ -110,12 +110,17 @@ class Reads:
                 partial(self._look_up_batch, resource_type, field, time),
             )
             return await batcher.load((keys, fields))
-        first, *others = (
+        commands = [
             find_command(resource_type.collection, {field: {"$in": some}}, projection(fields))
             for some in split(keys)
-        )
+        ]
+        return await self.read_unshared(commands, time)
+
+    async def read_unshared(self, commands: list[Command], time: Timestamp | None) -> ReadResult:
+        """Return what commands find, one at least, at one point in time. Raises Unavailable."""
+        first, *others = commands
         with translated_errors():
-            async with self.unshared:
+            async with self._unshared:
                 result = await self.commands.run(first, time)
                 for command in others:
                     result.records.extend((await self.commands.run(command, result.time)).records)
@@ -166,8 +171,7 @@ class Reads:
         command = find_command(resource_type.collection, query, projection(fields))
         with translated_errors():
             if time:
-                async with self.unshared:
-                    result = await self.commands.run(command, time)
+                result = await self.read_unshared([command], time)
             else:
                 result = await self.commands.run(command)
         if len(lookups) == 1:

@@ -13,7 +13,7 @@ from registry.model.period import LASTING, UNTIL
 from registry.model.record import ID, Record
 from registry.model.resource_type import Relationship, ResourceType
 from registry.offloading import in_chunks, offload
-from registry.storage.errors import RecordNotFound, translated_errors
+from registry.storage.errors import RecordNotFound
 from registry.storage.mongo.read_commands import SnapshotReader, aggregate_command
 from registry.storage.reads.collection_query import CollectionQuery
 from registry.storage.reads.listings import Listing
@@ -92,19 +92,14 @@ class Snapshot:
             ],
             "as": "members",
         }
-        records: list[Record] = []
-        with translated_errors():
-            for batch in split(ids):
-                match: Stage = {"$match": {ID: {"$in": batch}}}
-                stages = [match, {"$project": projection(())}, {"$lookup": lookup}]
-                command = aggregate_command(resource_type.collection, stages)
-                async with self._reads.unshared:
-                    owners, self._reader.time = await self._reads.commands.run(
-                        command, self._reader.time
-                    )
-                for owner in owners:
-                    records += owner["members"]
-        records = await _in_order(target, records, fields)
+        stages: list[Stage] = [{"$project": projection(())}, {"$lookup": lookup}]
+        commands = [
+            aggregate_command(resource_type.collection, [{"$match": {ID: {"$in": some}}}, *stages])
+            for some in split(ids)
+        ]
+        owners, self._reader.time = await self._reads.read_unshared(commands, self._reader.time)
+        members = [member for owner in owners for member in owner["members"]]
+        records = await _in_order(target, members, fields)
         return await self._with_copies(target, records, attributes)
 
     def listing(

@@ -132,6 +132,7 @@ class _OperationLoader(DocumentLoader):
         """Return the operation. placeholder: stands for the id of a resource that it adds."""
         verb, position = self._verb, self._position / "data"
         resource, target, relationship = self._target()
+        merges = merges and verb is Verb.ADD and relationship is None
         self.errors.raise_any()
         if resource.read_only or (relationship and relationship.read_only):
             name = relationship.name if relationship else resource.type
@@ -151,13 +152,10 @@ class _OperationLoader(DocumentLoader):
                 raise MalformedDocument("`remove` takes `data` only with a relationship.", position)
             change = NO_CHANGE
         else:
-            adds = verb is Verb.ADD
-            how = {"creating": adds and not merges, "merging": adds and merges}
-            change = self.change(self._data(), resource, position, **how)
+            change = self.change(self._data(), resource, position, verb, merges=merges)
         self.errors.raise_any()
         is_shown = relationship is None and verb is not Verb.REMOVE
         target = target or Identifier(placeholder, "", position)
-        merges = merges and verb is Verb.ADD
         return Write(
             verb, resource, target, change, position=position, is_shown=is_shown, merges=merges
         )

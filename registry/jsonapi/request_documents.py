@@ -39,16 +39,14 @@ MAX_CONTAINERS = 50_000
 document of 1 MiB has fewer."""
 
 
-def load(
-    body: bytes, resource: ResourceType, *, creating: bool = False, merging: bool = False
-) -> Change:
-    """Return the change that a POST (creating or merging) or PATCH document describes.
+def load(body: bytes, resource: ResourceType, verb: Verb, *, merges: bool = False) -> Change:
+    """Return the change that the document of a POST (ADD) or PATCH (UPDATE) describes.
 
     Raises as `load_member` and `DocumentLoader.change` do, and ApiErrors with all other errors.
     """
     loader = DocumentLoader()
     data = load_member(body, "data")
-    change = loader.change(data, resource, DATA, creating=creating, merging=merging)
+    change = loader.change(data, resource, DATA, verb, merges=merges)
     loader.errors.raise_any()
     return change
 
@@ -112,17 +110,18 @@ class DocumentLoader:
         data: Any,
         resource: ResourceType,
         position: JsonPointer,
+        verb: Verb,
         *,
-        creating: bool = False,
-        merging: bool = False,
+        merges: bool = False,
     ) -> Change:
         """Return the change that a resource object describes.
 
-        When creating, required attributes must be present, missing ones get their defaults, and
-        read-only ones are refused. When merging, a unique attribute must be present. A client's
+        Of an addition, required attributes must be present, missing ones get their defaults, and
+        read-only ones are refused. One that merges needs a unique attribute instead. A client's
         `id` is discarded. Raises MalformedDocument if `data` is not an object, TypeConflict if it
         is of another type.
         """
+        creates = verb is Verb.ADD and not merges
         if not isinstance(data, dict):
             raise MalformedDocument("`data` must be a resource object.", position)
         if error := _type_error(data, resource.type, position):
@@ -130,23 +129,18 @@ class DocumentLoader:
                 raise error  # the attributes are those of another type
             self.errors.add(error)
         attributes = self._object_member(data, "attributes", position)
-        names = () if creating else resource.readable.keys() - resource.writable
+        names = () if creates else resource.readable.keys() - resource.writable
         read_only = {name: value for name, value in attributes.items() if name in names}
         written = {name: one for name, one in attributes.items() if name not in read_only}
-        loaded = self._attributes(written, resource, position, creating=creating)
+        loaded = self._attributes(written, resource, position, creates=creates)
         linkages = self._linkages(data, resource, position)
-        if merging and not resource.has_unique(attributes):
+        if merges and not resource.has_unique(attributes):
             place = position / "attributes" if "attributes" in data else position
             self.errors.add(InvalidMerge.without_unique(resource, place))
         return Change(loaded, linkages, read_only=read_only)
 
     def _attributes(
-        self,
-        attributes: _Object,
-        resource: ResourceType,
-        position: JsonPointer,
-        *,
-        creating: bool,
+        self, attributes: _Object, resource: ResourceType, position: JsonPointer, *, creates: bool
     ) -> _Object:
         details = dict[str, str]()
         for name in [name for name in attributes if name not in resource.writable]:
@@ -156,7 +150,7 @@ class DocumentLoader:
                 detail = f"{quoted(name)} is not an attribute of `{resource.type}`; available:"
                 details[name] = f"{detail} {quoted(*resource.attributes)}."
         writable = {name: value for name, value in attributes.items() if name not in details}
-        names = resource.attributes if creating else writable
+        names = resource.attributes if creates else writable
         loaded, defects = resource.load(writable, names)
         for name, detail in (details | defects).items():
             self.errors.add(InvalidField(detail, position / "attributes" / name))

@@ -98,10 +98,8 @@ def check_bounded(call: Callable[[], object]) -> None:
 @pytest.mark.parametrize("value", VALUES)
 def test_the_errors_of_any_document_are_short(value: str) -> None:
     for content in RESOURCE_OBJECTS:
-        for creating in (True, False):
-            check_bounded(
-                partial(load, body("data", content, VALUES[value]), PERSON, creating=creating)
-            )
+        for verb in (Verb.ADD, Verb.UPDATE):
+            check_bounded(partial(load, body("data", content, VALUES[value]), PERSON, verb))
     for linkage in ([MARK], MARK, [{"type": "computer", "id": MARK}], [{"type": MARK}]):
         for relationship in (COMPUTERS, OWNER):
             check_bounded(
@@ -143,6 +141,6 @@ def test_the_errors_of_any_condition_are_short(member: str, value: str) -> None:
 def test_an_error_for_a_long_member_name_points_to_its_object() -> None:
     content = {"type": "person", "attributes": {LONG_NAME: 1, "n" * 255: 1}}
     with pytest.raises(ApiErrors) as raised:
-        load(body("data", content, ""), PERSON, creating=False)
+        load(body("data", content, ""), PERSON, Verb.UPDATE)
     pointers = ["/data/attributes", f"/data/attributes/{'n' * 255}"]
     assert [error.pointer for error in raised.value.errors] == pointers

@@ -63,10 +63,13 @@ def resolve(document: Any, pointer: str) -> Any:
     return document
 
 
-@given(document=st.fixed_dictionaries({"data": NAMED | JSON}) | JSON, creating=st.booleans())
-def test_a_document_is_loaded_or_rejected_with_pointers(document: Any, creating: bool) -> None:
+@given(
+    document=st.fixed_dictionaries({"data": NAMED | JSON}) | JSON,
+    verb=st.sampled_from([Verb.ADD, Verb.UPDATE]),
+)
+def test_a_document_is_loaded_or_rejected_with_pointers(document: Any, verb: Verb) -> None:
     try:
-        change = load(orjson.dumps(document), PERSON, creating=creating)
+        change = load(orjson.dumps(document), PERSON, verb)
     except (ApiError, ApiErrors) as raised:
         errors = raised.errors if isinstance(raised, ApiErrors) else [raised]
         for error in errors:
@@ -82,7 +85,7 @@ def test_a_document_is_loaded_or_rejected_with_pointers(document: Any, creating:
 @given(st.binary(max_size=50))
 def test_random_bytes_are_rejected(body: bytes) -> None:
     with pytest.raises((MalformedDocument, ApiErrors)):
-        load(body, PERSON, creating=True)
+        load(body, PERSON, Verb.ADD)
 
 
 class CountedList(list[Any]):

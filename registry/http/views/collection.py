@@ -56,7 +56,7 @@ class CollectionView(ResourceView):
         """
         preferences = read_preferences(self.request)
         merges = preferences.merges
-        load_change = partial(load, resource=self.resource, creating=not merges, merging=merges)
+        load_change = partial(load, resource=self.resource, verb=Verb.ADD, merges=merges)
         query, change, key = await self.read_request(
             load_change, required_by_change, self.scope, preferences=preferences
         )

@@ -26,7 +26,7 @@ class DetailView(ResourceView):
 
     async def patch(self) -> DocumentResponse:
         """Change the attributes and relationships in the body, all or none."""
-        load_change = partial(load, resource=self.resource, creating=False)
+        load_change = partial(load, resource=self.resource, verb=Verb.UPDATE)
         query, change, _ = await self.read_request(load_change, required_by_change, self.scope)
         result = await self.write(Verb.UPDATE, change, shows_related=bool(query.include))
         snapshot = self.repository.snapshot(result.time)

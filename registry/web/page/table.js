@@ -13,7 +13,7 @@ import { shown } from "./values.js"
 /** @import { Change } from "./feed.js" */
 /** @typedef {{ name: string, label: string, sort: string, attribute?: Attribute, link?: Relationship }} Column */
 
-export const PAGE_SIZE = 50
+const PAGE_SIZE = 50
 const COLLECT_MS = 150
 const REVOKE_MS = 60_000
 const MAX_NEWER = 50
@@ -289,7 +289,7 @@ export async function countOf(app, path, query, signal) {
  * @param {string} [hidden] a type to which no links are shown
  * @returns {Column[]}
  */
-export function columnsOf(app, type, hidden) {
+function columnsOf(app, type, hidden) {
   const isShown = (/** @type {Attribute} */ one) =>
     !one.copiedFrom && !(one === type.display && one.readOnly)
   /** @type {(attribute: Attribute, sort: string) => Column} */

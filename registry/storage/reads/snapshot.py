@@ -57,13 +57,25 @@ class Snapshot:
         return records[0]
 
     async def read_by_ids(
-        self, resource_type: ResourceType, ids: Collection[int], attributes: frozenset[str]
+        self,
+        resource_type: ResourceType,
+        ids: Collection[int],
+        attributes: frozenset[str],
+        field: str = ID,
     ) -> list[Record]:
-        """Return the records with these ids, by ascending id. attributes: names of those to return.
+        """Return the records in which a field has one of these ids, by ascending id.
 
-        The ids of resources that do not exist are ignored.
+        attributes: names of those to return. field: the id itself, or a foreign key. The ids of
+        resources that do not exist are ignored.
         """
-        return await self._look_up(resource_type, ID, ids, attributes)
+        if not ids:
+            return []
+        fields, reader = fields_of(resource_type, attributes), self._reader
+        records, reader.time = await self._reads.look_up(
+            resource_type, field, ids, fields, reader.time
+        )
+        records = await _in_order(resource_type, records, fields)
+        return await self._with_copies(resource_type, records, attributes)
 
     async def read_members(
         self,
@@ -79,7 +91,7 @@ class Snapshot:
         """
         target, foreign_key = self._reads.graph[relationship.target], relationship.foreign_key
         if limit is None:
-            return await self._look_up(target, foreign_key, ids, attributes)
+            return await self.read_by_ids(target, ids, attributes, foreign_key)
         fields = fields_of(target, attributes)
         lookup: Stage = {
             "from": target.collection,
@@ -117,19 +129,6 @@ class Snapshot:
             self._reader,
         )
         return Listing(collection, partial(self._with_copies, resource_type, names=names))
-
-    async def _look_up(
-        self, resource_type: ResourceType, field: str, keys: Collection[int], names: frozenset[str]
-    ) -> list[Record]:
-        """Return the records in which a field has one of the keys, by ascending id."""
-        if not keys:
-            return []
-        fields, reader = fields_of(resource_type, names), self._reader
-        records, reader.time = await self._reads.look_up(
-            resource_type, field, keys, fields, reader.time
-        )
-        records = await _in_order(resource_type, records, fields)
-        return await self._with_copies(resource_type, records, names)
 
     async def _with_copies(
         self, resource_type: ResourceType, records: list[Record], names: frozenset[str]

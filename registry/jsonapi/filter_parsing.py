@@ -17,18 +17,10 @@ from marshmallow import ValidationError
 
 from registry.jsonapi.error_objects import ApiErrors, ErrorCollector, JsonPointer, quoted
 from registry.jsonapi.error_types import InvalidParameter
-from registry.jsonapi.filtering import (
-    AllOf,
-    AnyOf,
-    Condition,
-    Filter,
-    Not,
-    Related,
-)
-from registry.jsonapi.period_filters import expand
+from registry.jsonapi.filtering import AllOf, AnyOf, Condition, Filter, Not, Related
 from registry.model.attributes import EQUALITY, Attribute, Operator
 from registry.model.graph import Graph
-from registry.model.period import Moment
+from registry.model.period import LASTING, SINCE, UNTIL, CopiedText, Moment
 from registry.model.resource_type import Relationship, ResourceType, StoredField
 
 MAX_VALUES = 1_000
@@ -214,10 +206,28 @@ class _Parser:
         field, relationship = self._field(name, *path)
         condition = self._condition(field, operator, value, *path)
         self.conditions.append(condition)
-        part = expand(condition, field.attribute, self.resource, self.graph)
+        part = self._expanded(condition, field.attribute)
         if relationship is None:
             return part
         return Related(relationship, self.graph[relationship.target], part)
+
+    def _expanded(self, condition: Condition, attribute: Attribute) -> Filter:
+        """Return what a condition stands for: on a moment, or on what a period copies.
+
+        A copy is compared where it is stored: in the period if that has ended, else at the end of
+        the link.
+        """
+        match attribute:
+            case Moment():
+                begins = Condition(SINCE, Operator.LE, condition.value)
+                return AllOf((begins, Condition(UNTIL, Operator.GT, condition.value)))
+            case CopiedText(end=end, source=source):
+                relationship = self.resource.relationships[end]
+                current = Condition(source, condition.operator, condition.value)
+                on_end = Related(relationship, self.graph[relationship.target], current)
+                ended = AllOf((Condition(UNTIL, Operator.NE, LASTING), condition))
+                return AnyOf((ended, AllOf((Condition(UNTIL, Operator.EQ, LASTING), on_end))))
+        return condition
 
     def _field(self, name: str, *path: str | int) -> tuple[StoredField, Relationship | None]:
         if name in self.fields:

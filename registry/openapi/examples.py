@@ -49,22 +49,26 @@ def included(resource_type: ResourceType, graph: Graph) -> Json:
     return _encoded(resource_type, graph, Query(), Compound({resource_type.type: linkage}, records))
 
 
-def collection(document: Json, url: str) -> Json:
-    """Return the collection at a URL with only the resource of a document."""
-    return {**document, "data": [document["data"]], "links": {"self": url}, "meta": {"count": 1}}
+def collections(resource_type: ResourceType, graph: Graph, url: str) -> Json:
+    """Return the collection at a URL with only the resource: plain, with `include`, and a page."""
+    alone, number = plain(resource_type, graph), f"{url}?page%5Bnumber%5D=1&page%5Bsize%5D=10"
+    pages = {"first": number, "last": number, "prev": None, "next": None}
+    include = f"{url}?include={','.join(resource_type.relationships)}"
+    shown: dict[str, tuple[Json, Json, Json]] = {
+        "plain": (alone, {"self": url}, {}),
+        "included": (included(resource_type, graph), {"self": include}, {}),
+        "page": (alone, {"self": number, **pages}, {"total": 1}),
+    }
+    return {
+        name: {**one, "data": [one["data"]], "links": links, "meta": {"count": 1, **meta}}
+        for name, (one, links, meta) in shown.items()
+    }
 
 
 def table(resource_type: ResourceType, graph: Graph) -> str:
     """Return the collection with only the resource as CSV, without the byte order mark."""
     shown = CsvTable(Query(), resource_type, graph)
     return (shown.header + shown.encode([_record(resource_type)], PLAIN)).decode("utf-8-sig")
-
-
-def page(document: Json) -> Json:
-    """Return the only numbered page of a collection."""
-    url = f"{document['links']['self']}?page%5Bnumber%5D=1&page%5Bsize%5D=10"
-    links = {"self": url, "first": url, "last": url, "prev": None, "next": None}
-    return {**document, "links": links, "meta": {"count": 1, "total": 1}}
 
 
 def linkage_document(resource_type: ResourceType, relationship: Relationship) -> Json:

@@ -297,14 +297,8 @@ def _follow_changes(graph: Graph) -> _Operation:
 
 def _collection(scope: QueryScope, path: str) -> Json:
     """Return the successful responses with a collection. path: of the examples."""
-    resource_type, url = scope.resource, absolute(path)
-    plain = examples.collection(examples.plain(resource_type, scope.graph), url)
-    query = f"?include={','.join(resource_type.relationships)}"
-    documents = {
-        "plain": plain,
-        "included": examples.collection(examples.included(resource_type, scope.graph), url + query),
-        "page": examples.page(plain),
-    }
+    resource_type = scope.resource
+    documents = examples.collections(resource_type, scope.graph, absolute(path))
     schema = schema_of(resource_type, "Collection")
     responses = _read(f"The {resource_type.collection}.", schema, documents)
     table = examples.table(resource_type, scope.graph)

@@ -257,10 +257,10 @@ def _attribute(type_name: str, name: str, declared: Any) -> Attribute:
     if "default" in options and options.get("required"):
         reason = "has a default, so it cannot be required"
         raise InvalidDeclaration(f"{type_name}.{name} {reason}", *path)
-    further = {key: one for key, one in options.items() if key not in {"type", "enum", "example"}}
     if "example" in values:
-        further["example"] = make(nullable=True).to_json(values["example"])
-    return make(**further | ({"default": values["default"]} if "default" in values else {}))
+        values["example"] = make(nullable=True).to_json(values["example"])
+    further = {key: one for key, one in options.items() if key not in {"type", "enum"}}
+    return make(**further | values)
 
 
 def _maker(options: Table, path: DeclarationPath) -> Callable[..., Attribute]:

@@ -76,7 +76,10 @@ def create_app(
     site.mount(app, [endpoint.path for endpoint in endpoints])
     if settings.metrics_port is None:
         metrics_endpoint.mount(app, scrape)
-    swagger_ui.mount(app, describe(graph, settings))
+    description = partial(describe, graph, settings)
+    if settings.types:  # whose names may be ambiguous in it
+        description()
+    swagger_ui.mount(app, description)
     serving.mount(app)
     return app
 

@@ -1,7 +1,7 @@
 """Files of pages, served from memory to everybody."""
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from hashlib import sha256
 from mimetypes import guess_type
@@ -30,10 +30,13 @@ def read_files(directory: Path) -> dict[str, bytes]:
 
 
 class StaticFiles:
-    """Files with a Content-Security-Policy. contents: by path; that of the page is empty."""
+    """Files with a Content-Security-Policy.
 
-    def __init__(self, contents: Mapping[str, bytes]) -> None:
-        self._contents = contents
+    load: returns their contents by path, for the first request; the path of the page is empty.
+    """
+
+    def __init__(self, load: Callable[[], Mapping[str, bytes]]) -> None:
+        self._load = cache(load)
         self._compressed: dict[str, bytes] = {}
         self._tags: dict[str, str] = {}
 
@@ -44,7 +47,7 @@ class StaticFiles:
         HTTPNotFound.
         """
         path = request.match_info.get("path", "")
-        content = self._contents.get(path)
+        content = self._load().get(path)
         if content is None:
             raise web.HTTPNotFound(headers=POLICY)
         if path not in self._tags:

@@ -1,5 +1,7 @@
 """Swagger UI, served with the OpenAPI document."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +22,9 @@ def version() -> str:
     return (_directory() / "VERSION").read_text("ascii").strip()
 
 
-def mount(app: web.Application, description: dict[str, Any]) -> None:
-    """Serve Swagger UI at /api/swagger/, and the OpenAPI document below it."""
-    document = orjson.dumps(description)
-    pages = {
-        "": read_files(_PAGE)["index.html"],
-        "swagger.json": document,
-        "openapi.json": document,
-    }
-    static = read_files(_directory()) | read_files(_PAGE)
-    files = StaticFiles(pages | {f"swagger_ui_static/{name}": one for name, one in static.items()})
+def mount(app: web.Application, describe: Callable[[], dict[str, Any]]) -> None:
+    """Serve Swagger UI at /api/swagger/, and the OpenAPI document, which takes long, below it."""
+    files = StaticFiles(partial(_contents, describe))
     app.add_routes(
         [
             web.get(UI_PATH, _redirect),
@@ -38,6 +33,17 @@ def mount(app: web.Application, description: dict[str, Any]) -> None:
             web.options(f"{UI_PATH}/{{path:.*}}", allow_reading),
         ]
     )
+
+
+def _contents(describe: Callable[[], dict[str, Any]]) -> dict[str, bytes]:
+    document = orjson.dumps(describe())
+    static = read_files(_directory()) | read_files(_PAGE)
+    return {
+        "": static["index.html"],
+        "swagger.json": document,
+        "openapi.json": document,
+        **{f"swagger_ui_static/{name}": one for name, one in static.items()},
+    }
 
 
 async def _redirect(_: web.Request) -> web.Response:

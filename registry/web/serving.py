@@ -14,6 +14,7 @@ _DIRECTORY = Path(__file__).with_name("page")
 def mount(app: web.Application) -> None:
     """Serve the page at the root, where browsers ask for HTML, and its files at /api/page/."""
     files = read_files(_DIRECTORY)
-    app[PAGE] = page = StaticFiles(files | {"": files["index.html"]})
+    contents = files | {"": files["index.html"]}
+    app[PAGE] = page = StaticFiles(lambda: contents)
     path = f"{PAGE_PATH}/{{path}}"
     app.add_routes([web.get(path, page.get), web.options(path, allow_reading)])

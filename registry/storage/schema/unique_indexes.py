@@ -71,7 +71,7 @@ class UniqueIndexes:
         wanted = {_index_name(*each): each for each in resource.unique_attributes.items()}
         for index_name in sorted(existing - wanted.keys()):
             await self._drop(resource, index_name)
-        complete = await complete_indexes(self._database, resource.collection)
+        complete = await complete_indexes(self._database, resource.collection) if wanted else {}
         missing = [each for index_name, each in wanted.items() if index_name not in complete]
         return "; ".join(filter(None, [await self._create(resource, *each) for each in missing]))
 

@@ -3,8 +3,16 @@
 import argparse
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import aclosing, suppress
+from graphlib import CycleError, TopologicalSorter
+from typing import IO
 
-from registry.client import RegistryError
+import orjson
+from aiohttp import hdrs
+
+from registry.client import Client, RegistryError
+from registry.client.client_documents import understood
+from registry.client.transport import Parameters
 from registry.commands.arguments import (
     add_file,
     client_parser,
@@ -17,15 +25,11 @@ from registry.commands.output import describe, fail, output_file
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
 from registry.printable import note
+from registry.protocol import CSV_TYPE
 from registry.settings import Parser
 from registry.start_error import StartError
-from registry.transfer.exporter import (
-    by_dependency,
-    projection_parameters,
-    write_csv,
-    write_ndjson,
-)
 from registry.transfer.progress import counted
+from registry.transfer.rows import ID
 
 _DESCRIPTION = (
     "Write resources of a running service to a new file, which gets its name when it is complete. "
@@ -38,7 +42,7 @@ def main(arguments: Sequence[str]) -> None:
     graph = declared_graph(arguments)
     parser = _parser(graph)
     parsed = parser.parse_args(arguments)
-    types = [one for one in by_dependency(graph) if not one.read_only]
+    types = [one for one in _by_dependency(graph) if not one.read_only]
     if parsed.type is not None:
         types = [graph[parsed.type]]
     elif is_csv(parsed) or parsed.fields or parsed.filter or parsed.sort:
@@ -70,7 +74,7 @@ def _parser(graph: Graph) -> Parser:
 
 async def _export(parsed: argparse.Namespace, types: Sequence[ResourceType]) -> Mapping[str, int]:
     """Write the resources to the file; return how many of each collection."""
-    write = write_csv if is_csv(parsed) else write_ndjson
+    write = _write_csv if is_csv(parsed) else _write_ndjson
     columns = parsed.fields.split(",") if parsed.fields else []
     chosen = [_filter_parameter(text) for text in parsed.filter]
     chosen += [("sort", parsed.sort)] if parsed.sort else []
@@ -78,7 +82,7 @@ async def _export(parsed: argparse.Namespace, types: Sequence[ResourceType]) -> 
         async with open_client(parsed.url) as client:
             return {
                 one.collection: await write(
-                    client, one.collection, [*chosen, *projection_parameters(one, columns)], file
+                    client, one.collection, [*chosen, *_projection_parameters(one, columns)], file
                 )
                 for one in types
             }
@@ -91,3 +95,61 @@ def _filter_parameter(text: str) -> tuple[str, str]:
     name, _, value = text.partition("=")
     field, bracket, operator = name.partition("[")
     return f"filter[{field}]{bracket}{operator}", value
+
+
+def _by_dependency(graph: Graph) -> list[ResourceType]:
+    """Return the types, each after those that it links to, if that is possible."""
+    targets = {
+        name: {link.target for link in one.links if link.target != name}
+        for name, one in graph.items()
+    }
+    with suppress(CycleError):
+        return [graph[name] for name in TopologicalSorter(targets).static_order()]
+    return list(graph.values())
+
+
+def _projection_parameters(resource: ResourceType, columns: Sequence[str]) -> Parameters:
+    """Return the parameters for columns such as `serial`, `owner` and `owner.email`.
+
+    By default, these are all that an import of the type needs. The service refuses unknown ones.
+    """
+    fields: dict[str, dict[str, None]] = {resource.type: {}}
+    for column in columns or [ID, *resource.attributes, *resource.to_one]:
+        first, _, field = column.rpartition(".")
+        name = first or field
+        fields[resource.type][name] = None
+        if link := resource.to_one.get(name):
+            fields.setdefault(link.target, {})[field if first else ID] = None
+    included = [name for name in fields[resource.type] if name in resource.to_one]
+    parameters = [(f"fields[{name}]", ",".join(names)) for name, names in fields.items()]
+    return [*parameters, *([("include", ",".join(included))] if included else [])]
+
+
+async def _write_csv(client: Client, path: str, parameters: Parameters, file: IO[bytes]) -> int:
+    """Write a collection as CSV; return the number of rows. Raises RegistryError, OSError."""
+    rows, is_quoted = -1, False  # the header is not counted
+    pieces = client.download(path, {hdrs.ACCEPT: CSV_TYPE}, parameters)
+    async with aclosing(pieces):
+        async for piece in pieces:
+            file.write(piece)
+            # Between quotes, a line end belongs to a cell.
+            parts = piece.split(b'"')
+            rows += sum(part.count(b"\n") for part in parts[is_quoted::2])
+            is_quoted ^= not len(parts) % 2
+    return rows
+
+
+async def _write_ndjson(client: Client, path: str, parameters: Parameters, file: IO[bytes]) -> int:
+    """Write the resource objects of a collection, without URLs; as `_write_csv`."""
+    lines = 0
+    async with aclosing(client.pages(path, parameters)) as pages:
+        async for page in pages:
+            for resource in page["data"]:
+                with understood(path):
+                    shown = {name: resource[name] for name in ("type", ID, "attributes")}
+                    if links := resource.get("relationships"):
+                        linkage = {name: {"data": one["data"]} for name, one in links.items()}
+                        shown["relationships"] = linkage
+                file.write(orjson.dumps(shown, option=orjson.OPT_APPEND_NEWLINE))
+            lines += len(page["data"])
+    return lines

@@ -33,7 +33,7 @@ from registry.transfer.importer import Importer, Ledger
 from registry.transfer.lookups import ImportOptions
 from registry.transfer.ndjson_files import read_ndjson
 from registry.transfer.progress import Tally
-from registry.transfer.rows import InvalidFile, InvalidRow, Row, decoded
+from registry.transfer.rows import InvalidFile, Row, decoded
 
 _DESCRIPTION = (
     "Create the resources of a file in a running service, or update those that it has: found by "
@@ -88,9 +88,7 @@ def seed(arguments: Sequence[str]) -> None:
     _finish(tally)
 
 
-def _import(
-    rows: Iterable[Row | InvalidRow], options: ImportOptions, tally: Tally, ledger: Ledger
-) -> None:
+def _import(rows: Iterable[Row], options: ImportOptions, tally: Tally, ledger: Ledger) -> None:
     """Import rows; exit with status 1 if the service fails, with 130 if interrupted."""
 
     async def work() -> None:

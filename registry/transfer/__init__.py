@@ -1,1 +1,1 @@
-"""Resources from and to files: imports over HTTP, exports over HTTP or from a snapshot."""
+"""Resources from files, and changes to other programs, over HTTP."""

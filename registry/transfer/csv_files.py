@@ -4,23 +4,13 @@ import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, TextIO
+from typing import TextIO
 
 from registry.csv_format import Column, find_column, unescaped
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
 from registry.printable import note
-from registry.transfer.rows import (
-    ID,
-    MAX_LINE,
-    Defects,
-    InvalidFile,
-    InvalidRow,
-    Mention,
-    Row,
-    canonical,
-    read_lines,
-)
+from registry.transfer.rows import ID, MAX_LINE, InvalidFile, Mention, Row, read_lines
 
 _DELIMITERS = ",;\t|"
 _SEP = re.compile(r"sep=(.)\r?\n?", re.IGNORECASE)
@@ -35,11 +25,11 @@ def read_csv(
     renamed: Mapping[str, str],
     *,
     replaces: bool = False,
-) -> Iterator[Row | InvalidRow]:
+) -> Iterator[Row]:
     """Yield the rows after the header. Raises InvalidFile if a column does not fit.
 
     renamed: columns by their name in the header, "" for one to leave out. replaces: whether an
-    empty cell removes the value; a row that does so to a required one is invalid.
+    empty cell removes the value, unless it is required.
     """
     lines = read_lines(file)
     first = next(lines, "")
@@ -56,19 +46,20 @@ def read_csv(
         raise InvalidFile(f"the header is not CSV: {error}") from None
     columns = _columns(header, resource, graph, renamed)
     while True:
-        line = skipped + reader.line_num + 1
+        row = Row(resource.type, line=skipped + reader.line_num + 1)
         try:
             cells = next(reader, None)
-            if cells is None:
-                return
-            if any(map(str.strip, cells)):
-                yield _row(line, cells, columns, resource.type, replaces=replaces)
         except csv.Error as error:
             last = skipped + reader.line_num
-            extent = f"; not read up to line {last}" if last > line else ""
-            yield InvalidRow(line, (None, f"not CSV, is a quote not closed? ({error}){extent}"))
-        except InvalidRow as invalid:
-            yield invalid
+            extent = f"; not read up to line {last}" if last > row.line else ""
+            row.reject(None, f"not CSV, is a quote not closed? ({error}){extent}")
+            yield row
+            continue
+        if cells is None:
+            return
+        if any(map(str.strip, cells)):
+            _fill(row, cells, columns, replaces=replaces)
+            yield row
 
 
 def _delimiter(header: str) -> str:
@@ -114,46 +105,29 @@ def _names(resource: ResourceType, graph: Graph) -> list[str]:
     return [ID, *names]
 
 
-def _row(
-    line: int,
-    cells: Sequence[str],
-    columns: Sequence[Column | None],
-    type_name: str,
-    *,
-    replaces: bool,
-) -> Row:
-    """Return a row. Raises InvalidRow with all that is wrong with it."""
+def _fill(
+    row: Row, cells: Sequence[str], columns: Sequence[Column | None], *, replaces: bool
+) -> None:
+    """Add the values of cells to a row; an empty one removes a link that has no other value."""
     if len(cells) != len(columns):
-        raise InvalidRow(line, (None, f"{len(cells)} cells instead of {len(columns)}"))
-    row = Row(type_name, {}, line=line)
-    defects: Defects = []
+        row.reject(None, f"{len(cells)} cells instead of {len(columns)}")
+        return
     for column, cell in zip(columns, cells, strict=True):
+        if column is _UNNAMED and cell.strip():
+            row.reject(None, f"{cell.strip()!r} is in a column without a name")
         if column is None or column.attribute is None:
-            if column is _UNNAMED and cell.strip():
-                defects.append((None, f"{cell.strip()!r} is in a column without a name"))
             continue
-        text, value = unescaped(cell), None
+        text, link = unescaped(cell), column.relationship
+        mention: Mention = row
+        if link is not None:
+            mention = row.links.setdefault(link, None) or Mention(column.type, prefix=f"{link}.")
+            row.links[link] = mention if text else row.links[link]
         if text:
-            value = canonical(column.attribute, text, column.name, defects, from_text=True)
-        if replaces and not text and column.relationship is None and column.attribute.required:
-            defects.append((column.name, "required: the cell must not be empty"))
-        elif text or column.relationship or column.attribute.nullable:
-            _add(row, column, text, value)
-    if defects:
-        raise InvalidRow(line, *defects)
-    return row
-
-
-def _add(row: Row, column: Column, text: str, value: Any) -> None:
-    """Add the value of a cell to a row; an empty one removes a link that has no other value."""
-    mention: Mention = row
-    if column.relationship is not None:
-        link = row.links.setdefault(column.relationship, None)
-        if not text:
-            return
-        mention = link or Mention(column.type, {}, prefix=f"{column.relationship}.")
-        row.links[column.relationship] = mention
-    if column.field == ID:
-        mention.id = text or None
-    else:
-        mention.values[column.field] = value
+            row.read(mention, column.field, column.attribute, text, is_text=True)
+        elif link is None and replaces and column.attribute.required:
+            row.reject(column.name, "required: the cell must not be empty")
+        elif link is None and column.attribute.nullable:
+            row.values[column.field] = None
+    for one in row.mentions:
+        number = one.values.pop(ID, None)
+        one.id = number and str(number)

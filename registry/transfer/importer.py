@@ -3,11 +3,10 @@
 import asyncio
 import re
 import sqlite3
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
-from operator import attrgetter
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -22,7 +21,7 @@ from registry.protocol import MERGE, OPERATIONS, ROLL_BACK
 from registry.transfer.lookups import ImportOptions, Lookups
 from registry.transfer.plans import Plan
 from registry.transfer.progress import Tally
-from registry.transfer.rows import ID, InvalidFile, InvalidRow, Mention, ResourceKey, Row
+from registry.transfer.rows import ID, InvalidFile, Mention, ResourceKey, Row
 
 _MAX_ROWS = MAX_OPERATIONS - 100
 """Rows, and operations, per request: the last row may create targets as well."""
@@ -89,12 +88,17 @@ class _Batch:
     """Successive rows. known: the resources of their keys."""
 
     rows: list[Row]
-    invalid: list[InvalidRow]
     known: dict[ResourceKey, list[Document]] = field(default_factory=dict)
+
+    @property
+    def unknown(self) -> Iterator[Mention]:
+        """What the rows mention that can be looked up, and is not known."""
+        mentions = (one for row in self.rows for one in row.mentions)
+        return (one for one in mentions if one.key and one.key not in self.known)
 
 
 class Importer:
-    """Imports rows; the rows that the service rejects are reported, all others stored."""
+    """Imports rows; those with defects are reported, all others stored."""
 
     def __init__(
         self, client: Client, options: ImportOptions, tally: Tally, ledger: Ledger
@@ -105,8 +109,8 @@ class Importer:
         self._ledger = ledger
         self._lookups = Lookups(client, tally.graph, options)
 
-    async def run(self, rows: Iterable[Row | InvalidRow]) -> None:
-        """Import the rows that the ledger has not, and show the invalid ones in order.
+    async def run(self, rows: Iterable[Row]) -> None:
+        """Import the rows that the ledger has not, and show what is wrong with the others.
 
         The rows of the next batch are read and looked up while the service stores those of one.
         Raises RegistryError, InvalidFile, or OSError if reading a row does.
@@ -118,9 +122,8 @@ class Importer:
             while batch := await ahead:
                 ahead = asyncio.create_task(self._prepare(waiting))
                 await self._import(batch)
-                for invalid in sorted(batch.invalid, key=attrgetter("line")):
-                    for line in invalid.lines():
-                        note(line)
+                for error in chain.from_iterable(row.errors for row in batch.rows):
+                    note(error)
                 self._tally.show()
         finally:
             self._tally.clear()
@@ -128,58 +131,53 @@ class Importer:
             await asyncio.gather(ahead, return_exceptions=True)
         self._ledger.remove()
 
-    async def _prepare(self, waiting: Iterator[Row | InvalidRow]) -> _Batch | None:
+    async def _prepare(self, waiting: Iterator[Row]) -> _Batch | None:
         """Read the next batch, and find what is stored of it."""
-        read = await asyncio.to_thread(lambda: list(islice(waiting, _MAX_ROWS)))
-        rows = [row for row in read if isinstance(row, Row)]
+        rows = await asyncio.to_thread(lambda: list(islice(waiting, _MAX_ROWS)))
         for row in rows:
-            self._lookups.identify(row)
-        batch = _Batch(rows, [row for row in read if isinstance(row, InvalidRow)])
+            if not row.defects:
+                self._lookups.identify(row)
+        batch = _Batch(rows)
         self._add_created(batch)
-        unknown = [one for one in _mentions(rows) if one.key and one.key not in batch.known]
-        batch.known |= await self._lookups.find(unknown)
-        return batch if read else None
+        batch.known |= await self._lookups.find(batch.unknown)
+        return batch if rows else None
 
     def _add_created(self, batch: _Batch) -> None:
         """Add what earlier rows have created or linked to, which need not be looked up."""
-        keys = {one.key for one in _mentions(batch.rows) if one.key} - batch.known.keys()
-        batch.known |= {key: [one] for key, one in self._ledger.get(keys).items()}
+        created = self._ledger.get({one.key for one in batch.unknown})
+        batch.known |= {key: [one] for key, one in created.items()}
 
     async def _import(self, batch: _Batch) -> None:
-        lines = [row.line for row in batch.rows] + [row.line for row in batch.invalid]
-        self._remove_repeated(batch)
+        self._reject_repeated(batch.rows, batch.known)
         self._add_created(batch)  # also after it was looked up
         await self._store(batch)
-        self._tally.rows += len(lines)
-        self._tally.invalid_rows += len(batch.invalid)
-        self._ledger.put({"line": max(lines)})
+        self._tally.rows += len(batch.rows)
+        self._tally.invalid_rows += sum(bool(row.defects) for row in batch.rows)
+        self._ledger.put({"line": batch.rows[-1].line})
         self._ledger.commit()
 
-    def _remove_repeated(self, batch: _Batch) -> None:
-        """Move the rows that mean the same resource as an earlier one to the invalid ones.
+    def _reject_repeated(
+        self, rows: Sequence[Row], known: Mapping[ResourceKey, Sequence[Document]]
+    ) -> None:
+        """Reject the rows that mean the same resource as an earlier one.
 
         Raises InvalidFile if the same is only that all values are equal, or if these are stored.
         """
-        lines = self._ledger.get(("line", row.key) for row in batch.rows)
+        lines = self._ledger.get(("line", row.key) for row in rows)
         new: dict[Any, int] = {}
-        rows, batch.rows = batch.rows, []
         for row in rows:
             if row.key is None:
-                batch.rows.append(row)
                 continue
-            place, stored = ("line", row.key), batch.known.get(row.key)
+            place, stored = ("line", row.key), known.get(row.key)
             earlier = lines.get(place) or new.setdefault(place, row.line)
             reason = f"repeats line {earlier}"
             if (stored or earlier != row.line) and not self._lookups.has_key(row):
                 if stored and earlier == row.line:
                     reason = f"repeats what is stored, {row.type} {stored[0][ID]}"
                 raise self._repeated(row, reason)
-            if earlier == row.line:
-                batch.rows.append(row)
-                continue
-            names = row.key[1]
-            defect = names[0], f"{reason}: the same {', '.join(names)}"
-            batch.invalid.append(InvalidRow(row.line, defect))
+            if earlier != row.line:
+                names = row.key[1]
+                row.reject(names[0], f"{reason}: the same {', '.join(names)}")
         self._ledger.put(new)
 
     def _repeated(self, row: Row, reason: str) -> InvalidFile:
@@ -191,22 +189,18 @@ class Importer:
         )
 
     async def _store(self, batch: _Batch) -> None:
-        """Store the rows, in several requests if they are too many, without those rejected."""
-        waiting = deque(batch.rows)
+        """Store the rows, in several requests if they are too many, without those with defects."""
+        waiting = deque(row for row in batch.rows if not row.defects)
         while waiting:
             plan = Plan(self._tally.graph, self._options, batch.known)
             while waiting and len(plan.operations) < _MAX_ROWS and plan.size < _MAX_BYTES:
-                try:
-                    plan.add(waiting.popleft())
-                except InvalidRow as invalid:
-                    batch.invalid.append(invalid)
+                plan.add(waiting.popleft())
             try:
                 results = plan.results(await self._execute(plan))
             except RegistryError as error:
-                if not (rejected := _rejected_rows(plan, error)):
+                if not _reject_rows(plan, error):
                     raise
-                batch.invalid += rejected.values()
-                waiting.extendleft(row for row in plan.rows[::-1] if row.line not in rejected)
+                waiting.extendleft(row for row in plan.rows[::-1] if not row.defects)
                 continue
             self._tally.counts.update(plan.effects)
             self._ledger.put(results)
@@ -224,16 +218,11 @@ class Importer:
             return [None if is_dry else result["data"][ID] for result in results]
 
 
-def _mentions(rows: Sequence[Row]) -> Iterator[Mention]:
-    return (mention for row in rows for mention in row.mentions)
-
-
-def _rejected_rows(plan: Plan, error: RegistryError) -> dict[int, InvalidRow]:
-    """Return the rows that a service has rejected, by line; none if it has failed otherwise."""
-    defects: defaultdict[int, list[tuple[str | None, str]]] = defaultdict(list)
+def _reject_rows(plan: Plan, error: RegistryError) -> bool:
+    """Reject the rows that a service has rejected; return whether there are any."""
     for each in error.errors if error.status in _REJECTED else ():
         if match := _POINTER.fullmatch(str(each.get("source", {}).get("pointer"))):
             row, prefix = plan.origins[int(match[1])]
             column = f"{prefix}{match[2] or ''}".rstrip(".")
-            defects[row.line].append((column or None, each["detail"]))
-    return {line: InvalidRow(line, *each) for line, each in defects.items()}
+            row.reject(column or None, each["detail"])
+    return any(row.defects for row in plan.rows)

@@ -9,7 +9,7 @@ import orjson
 from registry.client.client_documents import Document
 from registry.model.graph import Graph
 from registry.transfer.lookups import ImportOptions
-from registry.transfer.rows import ID, LID, InvalidRow, Mention, ResourceKey, Row
+from registry.transfer.rows import ID, LID, Mention, ResourceKey, Row
 
 _EFFECTS = {"add": "created", "update": "changed"}
 
@@ -62,26 +62,29 @@ class Plan:
         }
 
     def add(self, row: Row) -> None:
-        """Add the operations for a row. Raises InvalidRow, and then adds none."""
+        """Add the operations for a row, unless it is rejected."""
         number = len(self.operations)
-        try:
-            self._add(row)
-        except InvalidRow:
+        self._add(row)
+        if row.defects:
             del self.operations[number:], self.origins[number:]
             self._own = {
                 key: one for key, one in self._own.items() if int(one.get(LID, -1)) < number
             }
-            raise
-        self.rows.append(row)
+        else:
+            self.rows.append(row)
 
     def _add(self, row: Row) -> None:
         stored = self._find(row, row)
         if stored is None and row.id is not None:
             reason = f"no {row.type} {row.id} is stored: to import the data of another registry, "
-            raise InvalidRow(row.line, (ID, f"{reason}use --create, or --key with what it has"))
+            row.reject(ID, f"{reason}use --create, or --key with what it has")
         linkage = {
-            name: target and self._linkage(row, target) for name, target in row.links.items()
+            name: target and self._linkage(row, target)
+            for name, target in row.links.items()
+            if not row.defects
         }
+        if row.defects:
+            return
         if stored is None:
             relationships = {name: {"data": data} for name, data in linkage.items() if data}
             stored = self._create(row, row, relationships=relationships)
@@ -91,7 +94,7 @@ class Plan:
             self._own[row.label] = _reference(stored)
 
     def _find(self, row: Row, mention: Mention) -> Document | None:
-        """Return the resource that is mentioned. Raises InvalidRow if it may be one of several."""
+        """Return the resource that is mentioned; if several may be, the row is rejected."""
         if mention.key is None:
             return None
         own = self._own.get(mention.key)
@@ -99,34 +102,34 @@ class Plan:
         if len(found) > 1:
             ids = ", ".join(each[ID] for each in found[:5])
             reason = f"ambiguous: {len(found)} {self._graph[mention.type].collection} match ({ids})"
-            raise InvalidRow(row.line, (f"{mention.prefix}{mention.key[1][0]}", reason))
+            row.reject(f"{mention.prefix}{mention.key[1][0]}", reason)
         return found[0] if found else None
 
     def _linkage(self, row: Row, target: Mention) -> Document | None:
-        """Return the data of a relationship, None if a dry run would create the target."""
+        """Return the data of a relationship, None if a dry run would create the target.
+
+        The row is rejected if the target cannot be found or created, or if a column differs.
+        """
         found, key = self._find(row, target), target.key
+        if row.defects:
+            return None
         if key is None or (found is None and target.id is not None):
             return {"type": target.type, ID: target.id}  # the service knows whether it is stored
         if found is None and target.lid is not None:
-            reason = f"no earlier line has the {target.type} {target.lid}"
-            raise InvalidRow(row.line, (target.prefix[:-1], reason))
+            row.reject(target.prefix[:-1], f"no earlier line has the {target.type} {target.lid}")
+            return None
         if found is None:
             attributes = self._graph[target.type].attributes
             required = [name for name, one in attributes.items() if one.required]
-            reason = f"required for a new {target.type}"
-            missing = [name for name in required if name not in target.values]
-            if missing:
-                raise InvalidRow(row.line, *((target.prefix + name, reason) for name in missing))
+            for name in required:
+                if name not in target.values:
+                    row.reject(target.prefix + name, f"required for a new {target.type}")
             found = self._own[key] = self._create(row, target)
         known, names = found.get("attributes") or {}, key[1]
         origin = f"{target.type} {found[ID]}" if found.get(ID) else "an earlier row"
-        defects = [
-            (f"{target.prefix}{name}", f"{origin} has {known.get(name)!r}")
-            for name, value in target.values.items()
-            if name not in names and known.get(name) != value
-        ]
-        if defects:
-            raise InvalidRow(row.line, *defects)
+        for name, value in target.values.items():
+            if name not in names and known.get(name) != value:
+                row.reject(f"{target.prefix}{name}", f"{origin} has {known.get(name)!r}")
         reference = _reference(found)
         return {"type": target.type, **reference} if any(reference.values()) else None
 

@@ -19,9 +19,6 @@ Values: TypeAlias = dict[str, Any]
 ResourceKey: TypeAlias = tuple[str, tuple[str, ...], tuple[Any, ...]]
 """A type, names of attributes, and values: those of one resource, or of few."""
 
-Defects: TypeAlias = list[tuple[str | None, str]]
-"""Columns, and what is wrong with each."""
-
 MAX_LINE = 2**20
 """Characters of a line, as many as a request has bytes."""
 
@@ -42,7 +39,7 @@ class Mention:
     """
 
     type: str
-    values: Values
+    values: Values = field(default_factory=dict)
     id: str | None = None
     lid: str | None = None
     prefix: str = ""
@@ -54,50 +51,46 @@ class Row(Mention):
     """A resource of a file.
 
     line: the number of its first line, from 1. links: by relationship, the target, None if it is
-    empty. label: the key by which later rows link to it.
+    empty. label: the key by which later rows link to it. defects: columns and what is wrong with
+    each; a row with defects is not stored.
     """
 
     line: int = 0
     links: dict[str, Mention | None] = field(default_factory=dict)
     label: ResourceKey | None = None
+    defects: list[tuple[str | None, str]] = field(default_factory=list)
 
     @property
     def mentions(self) -> list[Mention]:
         """The row itself, and the targets."""
         return [self, *filter(None, self.links.values())]
 
-
-class InvalidRow(Exception):
-    """A row that cannot be stored."""
-
-    def __init__(self, line: int, *defects: tuple[str | None, str]) -> None:
-        super().__init__(line, *defects)
-        self.line = line
-        self.defects = defects
-
-    def lines(self) -> list[str]:
-        """Return one line for each defect."""
+    @property
+    def errors(self) -> list[str]:
+        """A line for each defect."""
         return [
             f"line {self.line}{f', column {column}' if column else ''}: {reason}"
             for column, reason in self.defects
         ]
 
+    def reject(self, column: str | None, reason: str) -> None:
+        """Add a defect."""
+        self.defects.append((column, reason))
+
+    def read(
+        self, mention: Mention, name: str, attribute: Attribute, value: Any, *, is_text: bool
+    ) -> None:
+        """Add a value to a mention as responses show it, or a defect. is_text: as in a cell."""
+        try:
+            loaded = attribute.from_text(value) if is_text else attribute.from_json(value)
+            attribute.check(loaded)
+            mention.values[name] = attribute.to_json(loaded)
+        except ValidationError as error:
+            self.reject(f"{mention.prefix}{name}", " ".join(map(str, error.messages)))
+
 
 class InvalidFile(Exception):
     """A file that cannot be imported, or no further; the message says why and what to do."""
-
-
-def canonical(
-    attribute: Attribute, value: Any, column: str, defects: Defects, *, from_text: bool = False
-) -> Any:
-    """Return a value as responses show it; add what is wrong with it to the defects."""
-    try:
-        loaded = attribute.from_text(value) if from_text else attribute.from_json(value)
-        attribute.check(loaded)
-        return attribute.to_json(loaded)
-    except ValidationError as error:
-        defects.append((column, " ".join(map(str, error.messages))))
-        return None
 
 
 def decoded(source: IO[bytes], encoding: str) -> TextIO:

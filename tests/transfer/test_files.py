@@ -20,7 +20,7 @@ from registry.model.record import Record
 from registry.transfer import rows
 from registry.transfer.csv_files import read_csv
 from registry.transfer.ndjson_files import read_ndjson
-from registry.transfer.rows import InvalidFile, InvalidRow, Row, decoded
+from registry.transfer.rows import InvalidFile, Row, decoded
 from tests.devices import WITH_DEVICES
 
 GRAPH = Graph(WITH_DEVICES)
@@ -29,7 +29,7 @@ COLUMNS = ("name", "note", "size", "price", "active")
 
 def read(
     text: str, type_name: str = "device", renamed: Mapping[str, str] | None = None
-) -> list[Row | InvalidRow]:
+) -> list[Row]:
     file = io.StringIO(text, newline="")
     return list(read_csv(file, GRAPH[type_name], GRAPH, renamed or {}))
 
@@ -37,11 +37,11 @@ def read(
 def names_in(text: str) -> list[tuple[int, Any]]:
     """Return the line and the name of each row, which must be valid."""
     found = read(text)
-    return [(row.line, row.values["name"]) for row in found if isinstance(row, Row)]
+    return [(row.line, row.values["name"]) for row in found if not row.defects]
 
 
-def lines_of(found: list[Row | InvalidRow]) -> list[str]:
-    return [line for row in found if isinstance(row, InvalidRow) for line in row.lines()]
+def lines_of(found: list[Row]) -> list[str]:
+    return [line for row in found for line in row.errors]
 
 
 def written(*values: Mapping[str, Any], names: tuple[str, ...] = COLUMNS) -> str:
@@ -67,7 +67,7 @@ def written(*values: Mapping[str, Any], names: tuple[str, ...] = COLUMNS) -> str
 )
 def test_what_spreadsheets_write_is_read(text: str) -> None:
     first = read(text)
-    values = [row.values for row in first if isinstance(row, Row)]
+    values = [row.values for row in first if not row.defects]
     assert values == [{"name": "A", "note": "x"}, {"name": "B", "note": None}]
 
 
@@ -77,7 +77,7 @@ def test_a_quoted_line_break_is_part_of_the_cell() -> None:
 
 def test_cells_have_the_types_of_their_attributes() -> None:
     [row] = read("name,size,price,active\nA,5,1.50,true\n")
-    assert isinstance(row, Row)
+    assert not row.defects
     assert row.values == {"name": "A", "size": 5, "price": "1.50", "active": True}
 
 
@@ -93,13 +93,13 @@ def test_every_invalid_cell_is_reported_with_its_line_and_column() -> None:
 
 def test_a_column_without_a_name_must_be_empty() -> None:
     found = read("name,,\nA,,\nB,,x\n")
-    assert [row.line for row in found if isinstance(row, Row)] == [2]
+    assert [row.line for row in found if not row.defects] == [2]
     assert lines_of(found) == ["line 3: 'x' is in a column without a name"]
 
 
 def test_columns_of_targets_are_read_together() -> None:
     text = "serial,owner.email,owner.first_name\nA,a@x.org,Ada\nB,a@x.org,\nC,,\n"
-    owners = [row.links["owner"] for row in read(text, "computer") if isinstance(row, Row)]
+    owners = [row.links["owner"] for row in read(text, "computer") if not row.defects]
     assert [owner and owner.values for owner in owners] == [
         {"email": "a@x.org", "first_name": "Ada"},
         {"email": "a@x.org"},
@@ -140,7 +140,7 @@ TEXT = st.text(st.sampled_from(f"{SIGNS}\t\r\n\0 ;,'\"a"), min_size=1, max_size=
 def test_no_cell_is_a_formula_and_every_value_reads_the_same(name: str, note: str | None) -> None:
     text = written({"name": name, "note": note}, names=("name", "note"))
     [row] = read(text)
-    assert isinstance(row, Row)
+    assert not row.defects
     assert row.values == {"name": name, "note": note}
     for delimiter in ",;":  # some spreadsheets divide cells at semicolons
         for cells in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter):
@@ -169,7 +169,7 @@ def test_numbers_and_booleans_are_written_as_they_are() -> None:
     text = written(values)
     assert text.splitlines()[1] == "A,,-1,-1.50,true"
     [row] = read(text)
-    assert isinstance(row, Row)
+    assert not row.defects
     assert row.values == values
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from openapi_spec_validator import validate
 
+from registry.app import create_app
 from registry.http.app_keys import GRAPH
 from registry.model.graph import InvalidDeclaration
 from registry.openapi.description import describe
@@ -160,7 +161,7 @@ def test_the_description_is_valid_and_names_everything(declared: Settings) -> No
 def test_names_that_the_description_would_use_twice_are_refused(text: str, name: str) -> None:
     settings = Settings(types=TypesFile("t.toml", text))
     with pytest.raises(InvalidDeclaration, match=f"two parts with the name {name}: rename"):
-        describe(settings.graph, settings)
+        create_app(settings)
 
 
 async def test_tokens_are_for_own_types_too(serve: Serve, declared: Settings, grant: Grant) -> None:

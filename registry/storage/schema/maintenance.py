@@ -5,6 +5,8 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
+from pymongo.errors import ConnectionFailure
+
 from registry.jsonapi.filtering import filtered_fields
 from registry.jsonapi.query import Query
 from registry.model.graph import Graph
@@ -143,8 +145,10 @@ class Maintenance:
             try:
                 with translated_errors():
                     return await work()
-            except StorageError:
-                _log.error("Queries stay slower until this succeeds, again in %g s", _RETRY_SECONDS)
+            except StorageError as error:
+                if not isinstance(error.__cause__, ConnectionFailure):  # then all queries wait
+                    text = "Queries stay slower until this succeeds, again in %g s"
+                    _log.error(text, _RETRY_SECONDS)
                 await asyncio.sleep(_RETRY_SECONDS)
 
     async def _drop_obsolete_fields(self, resource: ResourceType) -> None:

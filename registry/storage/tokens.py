@@ -16,7 +16,7 @@ from registry.access.token_form import check_name
 from registry.capacity import TOKENS, Capacity
 from registry.model.record import Record
 from registry.storage.bulkheads import Bulkheads
-from registry.storage.errors import StorageError, TokenNameTaken, TokenNotFound, translated_errors
+from registry.storage.errors import TokenNameTaken, TokenNotFound, translated_errors
 from registry.storage.mongo.batching import Batcher
 from registry.storage.mongo.mongo_client import Database
 from registry.storage.mongo.read_commands import ReadCommands, find_command
@@ -127,10 +127,6 @@ _VALID_SECONDS = 0.9
 """How long a result counts, from when its lookup was sent: a revocation takes effect within a
 second, also in a process that cannot reach the database any more."""
 
-_REFRESH_SECONDS = 0.4
-"""A token that is used after this time is looked up again in the background: of the requests with a
-token that is used all the time, none waits for a lookup."""
-
 _MAX_KNOWN = 10_000
 """Tokens in memory; when there are more, all are forgotten."""
 
@@ -140,11 +136,10 @@ _USE_PRECISION = timedelta(hours=1)
 
 @dataclass(slots=True)
 class _Known:
-    """A valid token. refresh_at, valid_until: times of the monotonic clock."""
+    """A valid token. valid_until: a time of the monotonic clock."""
 
     digest: bytes
     principal: Principal
-    refresh_at: float
     valid_until: float
 
 
@@ -161,7 +156,6 @@ class TokenLookups:
         self._bulkhead = Bulkheads.of(capacity).small_requests
         self._batcher = Batcher(self._find_batch, name="tokens", limits=TOKENS)
         self._known: dict[bytes, _Known] = {}
-        self._refreshes: set[asyncio.Task[None]] = set()
         self._update: asyncio.Task[None] | None = None
 
     def recall(self, digest: bytes) -> Principal | None:
@@ -171,15 +165,7 @@ class TokenLookups:
         # nobody can choose the digest of a guess, and no digest leads back to its token.
         if known is None or not compare_digest(known.digest, digest):
             return None
-        now = monotonic()
-        if now >= known.refresh_at:
-            if now >= known.valid_until:
-                return None
-            known.refresh_at = known.valid_until
-            task = asyncio.create_task(self._refresh(digest))
-            self._refreshes.add(task)
-            task.add_done_callback(self._refreshes.discard)
-        return known.principal
+        return known.principal if monotonic() < known.valid_until else None
 
     async def find(self, digest: bytes) -> Principal:
         """Return the principal of a token, by a lookup that is sent after the call.
@@ -191,14 +177,9 @@ class TokenLookups:
 
     async def close(self) -> None:
         """Wait for what was begun in the background."""
-        if background := self._refreshes | ({self._update} if self._update else set()):
-            await asyncio.wait(background)
+        if self._update:
+            await asyncio.wait([self._update])
         await self._batcher.close()
-
-    async def _refresh(self, digest: bytes) -> None:
-        # What fails here fails again in the next request that has to wait for a lookup.
-        with suppress(InvalidToken, StorageError):
-            await self._batcher.load(digest)
 
     async def _find_batch(self, digests: Sequence[bytes]) -> list[Principal | InvalidToken]:
         sent, now = monotonic(), datetime.now(UTC)
@@ -224,8 +205,7 @@ class TokenLookups:
         except InvalidToken as error:
             return error
         valid_until = sent + min(seconds, _VALID_SECONDS)
-        refresh_at = min(sent + _REFRESH_SECONDS, valid_until)
-        self._known[digest] = _Known(digest, principal, refresh_at, valid_until)
+        self._known[digest] = _Known(digest, principal, valid_until)
         return principal
 
     def _note_use(self, records: Sequence[Record], now: datetime) -> None:

@@ -1,4 +1,4 @@
-"""Lookups of access tokens: batched, valid for less than a second, and refreshed while in use."""
+"""Lookups of access tokens: batched, and valid for less than a second."""
 
 from __future__ import annotations
 
@@ -61,11 +61,6 @@ async def lookups(
     await lookups.close()
 
 
-async def refreshed(lookups: TokenLookups) -> None:
-    """Wait for what the lookups do in the background."""
-    await lookups.close()
-
-
 async def test_a_token_is_remembered_for_less_than_a_second(
     lookups: TokenLookups, grant: Grant, clock: Clock
 ) -> None:
@@ -79,24 +74,14 @@ async def test_a_token_is_remembered_for_less_than_a_second(
     assert lookups.recall(digest) is None
 
 
-async def test_a_token_in_use_is_looked_up_again_in_the_background(
-    lookups: TokenLookups, grant: Grant, clock: Clock, database: Database, commands: CommandLog
+async def test_a_revoked_token_is_refused_when_it_is_looked_up_again(
+    lookups: TokenLookups, grant: Grant, clock: Clock, database: Database
 ) -> None:
     digest = digest_of(await grant("read"))
     await lookups.find(digest)
-    await refreshed(lookups)
-    commands.names()
-    clock.now = 0.5
-    for _ in range(3):
-        assert lookups.recall(digest)
-    await refreshed(lookups)
-    assert commands.take("find") == ["tokens"]
-    clock.now = 1.3
-    assert lookups.recall(digest)
-    await refreshed(lookups)
     await Tokens(database).revoke("0")
     assert lookups.recall(digest)  # found before it was revoked
-    clock.now = 2.2
+    clock.now = 0.9
     assert lookups.recall(digest) is None
     with pytest.raises(InvalidToken, match="revoked"):
         await lookups.find(digest)
@@ -106,7 +91,6 @@ async def test_a_token_is_not_remembered_beyond_its_expiry(
     lookups: TokenLookups, grant: Grant, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tokens, "_VALID_SECONDS", 1_000)
-    monkeypatch.setattr(tokens, "_REFRESH_SECONDS", 1_000)
     digest = digest_of(await grant("read", expires=datetime.now(UTC) + timedelta(seconds=600)))
     await lookups.find(digest)
     clock.now = 500
@@ -176,7 +160,7 @@ async def test_the_use_of_a_token_is_stored_at_most_hourly(
     digests.append(digest_of(await grant("read", revoked=now)))
     for _ in range(2):
         await asyncio.gather(*map(lookups.find, digests), return_exceptions=True)
-        await refreshed(lookups)
+        await lookups.close()  # which waits for what they do in the background
     assert commands.take("update") == ["tokens"]
     tokens, _ = await Tokens(connected).find_all()
     used = [token.last_used for token in tokens]

@@ -4,6 +4,7 @@ import asyncio
 from collections import defaultdict, deque
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 
 import pymongo
 from motor.motor_asyncio import AsyncIOMotorClientSession, AsyncIOMotorCollection
@@ -103,36 +104,29 @@ class Counters:
 
 
 class _Blocks:
-    """The unused ids of one type that this process has fetched, as ascending ranges."""
+    """The unused ids of one type that this process has fetched, ascending."""
 
     def __init__(self, counters: AsyncIOMotorCollection[Record], type_name: str) -> None:
         self._counters = counters
         self._type = type_name
-        self._unused: deque[range] = deque()
+        self._unused: deque[int] = deque()
         self._block_size = _FIRST_BLOCK
         self._fetching: asyncio.Task[None] | None = None
         self._last_taken = 0
 
     async def take(self, count: int) -> list[int]:
         """Remove and return the lowest unused ids. Raises Unavailable."""
-        while (missing := count - self._count) > 0:
+        while (missing := count - len(self._unused)) > 0:
             await asyncio.shield(self._fetch(missing))
-        ids: list[int] = []
-        while len(ids) < count:
-            block = self._unused.popleft()
-            split = count - len(ids)
-            ids += block[:split]
-            if block[split:]:
-                self._unused.appendleft(block[split:])
-        if self._count < self._block_size // 4:
+        ids = [self._unused.popleft() for _ in range(count)]
+        if len(self._unused) < self._block_size // 4:
             self._fetch(0)
         return ids
 
     def skip(self, last: int) -> None:
         """Never return ids up to this one, which external writers have used."""
         self._last_taken = last
-        blocks = [self._untaken(block) for block in self._unused]
-        self._unused = deque(filter(None, blocks))
+        self._unused = deque(id_ for id_ in self._unused if id_ > last)
 
     async def give_back(self) -> None:
         """Decrease the counter to the last used id, if no other process has ids above it."""
@@ -140,20 +134,18 @@ class _Blocks:
             await asyncio.wait([self._fetching])
         with translated_errors():
             while self._unused:
-                block = self._unused.pop()
-                query, update = {"_id": self._type, "seq": block[-1]}, {"seq": block.start - 1}
+                last = first = self._unused.pop()
+                while self._unused and self._unused[-1] == first - 1:
+                    first = self._unused.pop()
+                query, update = {"_id": self._type, "seq": last}, {"seq": first - 1}
                 if not (await self._counters.update_one(query, {"$set": update})).modified_count:
                     self._unused.clear()
-
-    @property
-    def _count(self) -> int:
-        return sum(map(len, self._unused))
 
     def _fetch(self, count: int) -> asyncio.Task[None]:
         """Fetch a block of at least `count` ids, unless one is on the way."""
         if self._fetching is None or self._fetching.done():
             self._fetching = asyncio.create_task(self._fetch_block(max(count, self._block_size)))
-            self._fetching.add_done_callback(_retrieve_error)
+            self._fetching.add_done_callback(retrieve_error)
         return self._fetching
 
     async def _fetch_block(self, size: int) -> None:
@@ -164,15 +156,12 @@ class _Blocks:
                 upsert=True,
                 return_document=ReturnDocument.AFTER,
             )
-        if block := self._untaken(range(counter["seq"] - size + 1, counter["seq"] + 1)):
-            self._unused.append(block)
+        last = counter["seq"]
+        self._unused.extend(range(max(last - size, self._last_taken) + 1, last + 1))
         self._block_size = min(2 * size, _LARGEST_BLOCK)
 
-    def _untaken(self, block: range) -> range:
-        return range(max(block.start, self._last_taken + 1), block.stop)
 
-
-def _retrieve_error(task: asyncio.Task[None]) -> None:
-    """Mark an error as retrieved; whoever needs the block fetches it again."""
+def retrieve_error(task: asyncio.Future[Any]) -> None:
+    """Mark the error of a task as retrieved, for which nobody may wait."""
     if not task.cancelled():
         task.exception()

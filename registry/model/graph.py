@@ -10,14 +10,13 @@ from marshmallow import ValidationError
 from registry.model.attributes import Attribute, ComputedText, Enumeration, Text
 from registry.model.authorship import AUTHORSHIP
 from registry.model.history import history_types
-from registry.model.record import ID, LAST_WRITE, OBSOLETE_FIELDS, TEXT_BLOCK, VERSION
+from registry.model.record import ID, LAST_WRITE, TEXT_BLOCK, VERSION
 from registry.model.resource_type import Relationship, ResourceType
 
 _MEMBER_NAME = re.compile(r"[a-z]([a-z0-9_]{0,61}[a-z0-9])?")
 
 _MEMBERS = ("attributes", "data", "errors", "id", "included", "jsonapi", "lid", "links", "meta")
-_RESERVED = {*_MEMBERS, "relationships", "type", *AUTHORSHIP}
-_RESERVED |= {VERSION, LAST_WRITE, TEXT_BLOCK, *OBSOLETE_FIELDS}
+_RESERVED = {*_MEMBERS, "relationships", "type", *AUTHORSHIP, VERSION, LAST_WRITE, TEXT_BLOCK}
 """Members of JSON:API documents, and what every type or record has."""
 
 _MAX_TYPES = 50

@@ -22,9 +22,6 @@ LAST_WRITE = "last_write"
 """The stored field with the version and the author of the last write whose author is known, such as
 `3 ci`; never returned. It differs after each write, so a change stream tells every author."""
 
-OBSOLETE_FIELDS = ("write_id",)
-"""Fields that records of earlier versions of the service have; never returned."""
-
 TEXT_BLOCK = "text_block"
 """The stored field with the id of the text block that has the texts of the record; never returned.
 

@@ -12,8 +12,6 @@ from typing import Any
 import pymongo
 from marshmallow import missing
 from motor.motor_asyncio import AsyncIOMotorClientSession
-from pymongo import ASCENDING
-from pymongo.errors import OperationFailure
 
 from registry.model.attributes import Enumeration
 from registry.model.graph import Graph
@@ -23,14 +21,15 @@ from registry.model.resource_type import Link, ResourceType
 from registry.operations.consistency import Report, RuleReport, TargetsExist, check, value_defect
 from registry.operations.histories import PeriodsAreRight
 from registry.operations.rule import Rule, Violation, scan
-from registry.resources.types_file import TypesFile, digest_of_types, history_type
+from registry.resources.types_file import TypesFile, history_type
 from registry.start_error import StartError
 from registry.storage import (
     Database,
     SnapshotExpired,
     StorageError,
     UniqueIndexes,
-    completion_lease,
+    complete,
+    drop_index,
     invalid_fields,
     prepare_validators,
     require_complete,
@@ -42,21 +41,16 @@ _DECLARED, _HIDDEN, _COLLECTION = "declared", "hidden", "collection"
 _LINK = "link"
 """What the form of a link begins with."""
 
-_BATCH_SIZE = 10_000
-"""Records per update."""
-
 _SECONDS = 3_600.0
 """The time limit of an update of all records."""
 
 _MAX_IDS = 5
 
-_INDEX_NOT_FOUND = 27
-
 
 class AddedFields:
     """The attributes and links that a file of types declares, and what the last start knew of them.
 
-    types: the file, None without one.
+    Several processes may complete the same records. types: the file, None without one.
     """
 
     def __init__(self, database: Database, graph: Graph, types: TypesFile | None) -> None:
@@ -71,25 +65,19 @@ class AddedFields:
         Raises StartError with how many records do not fit, and which, or with values that must be
         unique and are not; then no record is changed. Also raises PyMongoError.
         """
-        await self._read_known()
-        self._require_free_names()
-        if self._declarations():
-            # As several processes would take longer than one.
-            async with completion_lease(self._database, digest_of_types(self._types)):
-                await require_complete(self._database)
-                await self._read_known()
-                await self._require_fit()
-                await prepare_validators(self._database, self._graph)
-                # They may be refused as well; what has a default is not unique.
-                await UniqueIndexes(self._database, self._graph).prepare()
-                await self._complete()
-                for type_name, note in self._declarations().items():
-                    counters, query = self._database.counters, {ID: type_name}
-                    await counters.update_one(query, {"$set": note}, upsert=True)
-
-    async def _read_known(self) -> None:
         found = self._database.counters.find({_DECLARED: {"$exists": True}})
         self._known = {one[ID]: one async for one in found}
+        self._require_free_names()
+        if self._declarations():
+            await require_complete(self._database)
+            await self._require_fit()
+            await prepare_validators(self._database, self._graph)
+            # They may be refused as well; what has a default is not unique.
+            await UniqueIndexes(self._database, self._graph).prepare()
+            await self._complete()
+            for type_name, note in self._declarations().items():
+                counters, query = self._database.counters, {ID: type_name}
+                await counters.update_one(query, {"$set": note}, upsert=True)
 
     def _require_free_names(self) -> None:
         """Raise StartError if something has a name under which a hidden link is stored."""
@@ -204,33 +192,18 @@ class AddedFields:
                     if attribute.nullable
                     else {"$ifNull": [stored, default]}
                 )
-        if lacking:
-            await self._set(resource, {"$or": lacking}, defaults | outside)
-        for name in searched:  # blocks that were filled while it was hidden have none of its texts
-            await self._set(resource, {name: {"$type": "string"}, TEXT_BLOCK: {"$gt": 0}}, outside)
-
-    async def _set(self, resource: ResourceType, query: Record, fields: Record) -> None:
-        """Set fields of the records that a query selects, so that it selects them no more."""
-        collection, batch = self._database[resource.collection], dict(query)
+        collection = self._database[resource.collection]
         with pymongo.timeout(_SECONDS):
-            while True:
-                found = collection.find(batch, [ID], sort=[(ID, ASCENDING)], limit=_BATCH_SIZE)
-                ids = [record[ID] async for record in found]
-                if not ids:
-                    break
-                await collection.update_many({**query, ID: {"$in": ids}}, [{"$set": fields}])
-                batch[ID] = {"$gt": ids[-1]}
-            # Ids of other types, from other programs, escape the batches.
-            await collection.update_many(query, [{"$set": fields}])
+            if lacking:
+                await complete(collection, {"$or": lacking}, [{"$set": defaults | outside}])
+            for name in searched:  # blocks that were filled while it was hidden lack its texts
+                query = {name: {"$type": "string"}, TEXT_BLOCK: {"$gt": 0}}
+                await complete(collection, query, [{"$set": outside}])
 
     async def _drop_hidden_indexes(self, resource: ResourceType) -> None:
         """Drop the indexes of what is no longer declared: their number is limited."""
         for name in self._forms(resource).keys() - resource.added - {*self._hidden(resource)}:
-            try:
-                await self._database[resource.collection].drop_index(f"{name}_1_{ID}_1")
-            except OperationFailure as error:
-                if error.code != _INDEX_NOT_FOUND:
-                    raise
+            await drop_index(self._database[resource.collection], f"{name}_1_{ID}_1")
 
     def _declarations(self) -> dict[str, Record]:
         """Return what to note in the counters of types, of those where it has changed."""

@@ -86,7 +86,9 @@ class Repository:
             self.bulkheads,
             unindexed,
             [
-                LinkPeriods(database, self._transactions, self._counters.allocate, link)
+                LinkPeriods(
+                    database, self._transactions, self._counters.allocate, link
+                ).insert_missing
                 for link in tracked_links(graph)
             ],
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
@@ -14,10 +13,9 @@ from registry.operations.consistency import check
 from registry.resources.types_file import TypesFile, digest_of_types
 from registry.settings import Settings
 from registry.start_error import StartError
-from registry.storage import SERVICES, completion_lease
+from registry.storage import SERVICES
 from registry.storage.text_blocks import BLOCK_SIZE
 from tests.conftest import Serve
-from tests.storage.waiting import eventually
 from tests.support import Api, Database
 
 Restart = Callable[[str], Awaitable[Api]]
@@ -265,34 +263,6 @@ async def test_records_are_read_once_for_a_declaration(
     monkeypatch.setattr("registry.operations.added_fields.check", None)
     await restart(DEFAULTS + PHONES)
     await restart(PHONES)
-
-
-async def test_one_process_completes_records_unless_it_was_cut_off(
-    database: Database, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("INFO")
-    is_held, ends = asyncio.Event(), asyncio.Event()
-
-    async def hold() -> None:
-        async with completion_lease(database, ""):
-            is_held.set()
-            await ends.wait()
-
-    async with completion_lease(database, ""):
-        other = asyncio.create_task(hold())
-        assert await eventually(lambda: "Waiting for another service" in caplog.text)
-        assert not is_held.is_set()
-        (holder,) = await database[SERVICES].distinct("holder")
-
-        async def cut_off() -> bool:
-            ended = [{"$set": {"until": "$$NOW"}}]  # again if it was renewed meanwhile
-            await database[SERVICES].update_one({"holder": holder}, ended)
-            return is_held.is_set()
-
-        assert await eventually(cut_off)
-    assert await database[SERVICES].count_documents({}) == 1  # that of the other
-    ends.set()
-    await other
 
 
 async def test_services_of_a_database_declare_the_same(

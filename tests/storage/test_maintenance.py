@@ -9,7 +9,6 @@ import pytest
 
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
-from registry.settings import Settings
 from registry.storage.schema import maintenance
 from registry.storage.schema.indexes import Indexes
 from registry.storage.text_blocks import BLOCK_SIZE
@@ -147,18 +146,3 @@ async def test_text_indexing_continues_after_a_restart(database: Database, serve
     assert numbers[0] == 1
     assert len(numbers) == 3
     assert await database.persons.distinct("text_block") == numbers
-
-
-async def test_obsolete_fields_are_dropped_once(
-    serve: Serve, settings: Settings, database: Database
-) -> None:
-    records = [{"_id": id_, "first_name": "Ada", "write_id": id_} for id_ in range(1, 2_001)]
-    await database.persons.insert_many(records)
-    await serve()
-    stored = await database.persons.find({"write_id": {"$exists": True}}).to_list(None)
-    assert (stored, await database.persons.count_documents({"first_name": "Ada"})) == ([], 2_000)
-    formats = await database.counters.distinct("format")
-    assert formats == [2]
-    await database.persons.update_one({"_id": 1}, {"$set": {"write_id": 1}})
-    await serve(settings=settings)
-    assert (await database.persons.find_one({"_id": 1}) or {})["write_id"] == 1

@@ -11,7 +11,7 @@ from tests.support import Api, CommandLog, Database
 async def test_a_link_is_stored_once_in_the_computer(api: Api, database: Database) -> None:
     await api.person("Grace", "Hopper")
     await api.computer("SN-1", owner="1")
-    unknown = dict.fromkeys(["write_id", "owner_changed", *AUTHORSHIP], False)
+    unknown = dict.fromkeys(["owner_changed", *AUTHORSHIP], False)
     assert await database.persons.find_one({}, unknown) == {
         "_id": 1,
         "first_name": "Grace",

@@ -45,7 +45,7 @@ asset = ResourceType("asset", "assets", AssetSchema)
         {"email": "grace@example.com", "password": "hash", "note": {"by": "others"}},
         {"email": None, "password": None, "full_name": None, "version": None, "text_block": None},
         {"_id": Int64(5), "version": Int64(7), "text_block": Int64(9), "full_name": "Grace Hopper"},
-        {"_id": 2**63 - 1, "version": 0, "text_block": 0, "write_id": 3},
+        {"_id": 2**63 - 1, "version": 0, "text_block": 0},
         {"created_at": "2026-02-28T12:30:00.000Z", "created_by": "ci", "updated_at": None},
     ],
 )

@@ -7,11 +7,12 @@ from contextlib import suppress
 from typing import Any
 
 import pymongo
+from motor.motor_asyncio import AsyncIOMotorCollection
 from pymongo import ASCENDING, IndexModel
 from pymongo.errors import OperationFailure
 
 from registry.model.graph import Graph
-from registry.model.record import ID, TEXT_BLOCK
+from registry.model.record import ID, TEXT_BLOCK, Record
 from registry.model.resource_type import ResourceType
 from registry.storage.mongo.mongo_client import Database
 from registry.storage.mongo.read_commands import ReadCommands
@@ -23,6 +24,8 @@ BUILD_SECONDS = 86_400.0
 """The time limit of a build, instead of that of the connection."""
 
 _PROGRESS_SECONDS = 5.0
+
+_INDEX_NOT_FOUND = 27
 
 _BY_ID = [(ID, ASCENDING)]
 
@@ -84,6 +87,20 @@ async def complete_indexes(database: Database, collection: str) -> Mapping[str, 
     existing = {name for shard in shards for name in shard["indexSizes"]}
     complete = existing.difference(*(shard["indexBuilds"] for shard in shards))
     return {name: index for name, index in listed.items() if name in complete}
+
+
+async def drop_index(collection: AsyncIOMotorCollection[Record], name: str) -> bool:
+    """Drop an index, unless another process has; return whether it was there.
+
+    Raises PyMongoError.
+    """
+    try:
+        await collection.drop_index(name)
+    except OperationFailure as error:
+        if error.code != _INDEX_NOT_FOUND:
+            raise
+        return False
+    return True
 
 
 async def build_indexes(database: Database, collection: str, indexes: Sequence[IndexModel]) -> None:

@@ -2,23 +2,25 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
+
+from motor.motor_asyncio import AsyncIOMotorCollection
 
 from pymongo.errors import ConnectionFailure
 
 from registry.jsonapi.filtering import filtered_fields
 from registry.jsonapi.query import Query
 from registry.model.graph import Graph
-from registry.model.record import ID, OBSOLETE_FIELDS
+from registry.model.record import ID, Record
 from registry.model.resource_type import ResourceType
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.errors import StorageError, translated_errors
 from registry.storage.mongo.batching import Coalescer
 from registry.storage.mongo.mongo_client import Database
-from registry.storage.records import recompute
+from registry.storage.records import Stage, recompute
 from registry.storage.schema.indexes import Indexes
-from registry.storage.schema.link_periods import LinkPeriods
 from registry.storage.schema.text_indexing import TextIndexing
 from registry.storage.text_blocks import collection_of, searched_names
 
@@ -27,14 +29,8 @@ _log = logging.getLogger("registry")
 _MAX_SMALL_RECORDS = 10_000
 """Records of a collection that is completed before the service starts, in less than a second."""
 
-_FORMAT = 2
-"""The format of records without OBSOLETE_FIELDS, which is noted in the counter of their type."""
-
-_BATCH_SIZE = 1_000
-"""Records per update, which holds up requests that write the same records."""
-
-_MAX_COMPUTED = 10_000
-"""Records per update of computed fields."""
+_BATCH_SIZE = 10_000
+"""Records per update: an end of the process waits for it."""
 
 _INDEXING_SECONDS = 5.0
 """How often records outside text blocks are looked for, which takes about a millisecond."""
@@ -43,10 +39,28 @@ _RETRY_SECONDS = 30.0
 """The pause after an error; the data are complete but slower to query."""
 
 
+async def id_batches(
+    collection: AsyncIOMotorCollection[Record], query: Mapping[str, Any], size: int
+) -> AsyncIterator[list[Any]]:
+    """Yield the ids of the records that a query selects, in batches. Raises PyMongoError."""
+    cursor = collection.find(query, {ID: True}, batch_size=size)
+    while records := await cursor.to_list(size):
+        yield [record[ID] for record in records]
+
+
+async def complete(
+    collection: AsyncIOMotorCollection[Record], query: Mapping[str, Any], update: list[Stage]
+) -> None:
+    """Update all records that a query selects, which it then does no more. Raises PyMongoError."""
+    async for ids in id_batches(collection, query, _BATCH_SIZE):
+        await collection.update_many({**query, ID: {"$in": ids}}, update)
+
+
 class Maintenance:
-    """Indexes, missing computed fields, obsolete fields, periods of links, and text blocks.
+    """Indexes, missing computed fields, periods of links, and text blocks.
 
     Progress is recorded in the data alone, so that any process can continue the work of another.
+    insert_periods: insert the missing periods of each kind of links.
     """
 
     def __init__(
@@ -55,11 +69,11 @@ class Maintenance:
         graph: Graph,
         bulkheads: Bulkheads,
         unindexed: set[str],
-        periods: Sequence[LinkPeriods],
+        insert_periods: Sequence[Callable[[], Awaitable[None]]],
     ) -> None:
         self._database = database
         self._graph = graph
-        self._periods = periods
+        self._insert_periods = insert_periods
         self._recomputations = Coalescer[None]("recomputations")
         self._indexes = Indexes(database, graph, unindexed)
         self._text_indexing = {
@@ -81,7 +95,6 @@ class Maintenance:
             await self._indexes.prepare(resource, is_small=count <= _MAX_SMALL_RECORDS)
             if count <= _MAX_SMALL_RECORDS:
                 await self._recompute_missing(resource)
-                await self._drop_obsolete_fields(resource)
             else:
                 self._large.append(resource)
         await self._create_collections()
@@ -112,13 +125,9 @@ class Maintenance:
 
     async def _recompute_missing(self, resource: ResourceType) -> None:
         """Store the computed fields of records that have none."""
-        collection = self._database[resource.collection]
         for field in resource.computed:
-            while records := await collection.find({field: None}, {ID: True}).to_list(
-                _MAX_COMPUTED
-            ):
-                ids = [record[ID] for record in records]
-                await collection.update_many({ID: {"$in": ids}}, recompute(resource))
+            collection = self._database[resource.collection]
+            await complete(collection, {field: None}, recompute(resource))
 
     async def _create_collections(self) -> None:
         """Create the collections of text blocks, so that no snapshot is older than they are."""
@@ -130,9 +139,8 @@ class Maintenance:
         await self._retry(self._indexes.build)
         for resource in self._large:
             await self._retry(partial(self._recompute_missing, resource))
-            await self._retry(partial(self._drop_obsolete_fields, resource))
-        for periods in self._periods:
-            await self._retry(periods.insert_missing)
+        for insert in self._insert_periods:
+            await self._retry(insert)
         while True:
             for indexing in self._text_indexing.values():
                 await self._retry(indexing.index)
@@ -150,17 +158,3 @@ class Maintenance:
                     text = "Queries stay slower until this succeeds, again in %g s"
                     _log.error(text, _RETRY_SECONDS)
                 await asyncio.sleep(_RETRY_SECONDS)
-
-    async def _drop_obsolete_fields(self, resource: ResourceType) -> None:
-        """Drop what earlier versions of the service have left, unless that was done before."""
-        counters, format_ = self._database.counters, {"format": _FORMAT}
-        if await counters.find_one({"_id": resource.type, **format_}):
-            return
-        collection = self._database[resource.collection]
-        query = {"$or": [{name: {"$exists": True}} for name in OBSOLETE_FIELDS]}
-        cursor = collection.find(query, {"_id": True}, batch_size=_BATCH_SIZE)
-        while records := await cursor.to_list(_BATCH_SIZE):
-            ids = [record["_id"] for record in records]
-            update = {"$unset": dict.fromkeys(OBSOLETE_FIELDS, True)}
-            await collection.update_many({"_id": {"$in": ids}}, update)
-        await counters.update_one({"_id": resource.type}, {"$set": format_})

@@ -21,7 +21,12 @@ from registry.model.resource_type import ResourceType
 from registry.start_error import StartError
 from registry.storage.errors import DUPLICATE_KEY
 from registry.storage.mongo.mongo_client import Database
-from registry.storage.schema.indexes import BUILD_SECONDS, build_indexes, complete_indexes
+from registry.storage.schema.indexes import (
+    BUILD_SECONDS,
+    build_indexes,
+    complete_indexes,
+    drop_index,
+)
 
 _log = logging.getLogger("registry")
 
@@ -39,8 +44,6 @@ _COMPARED_TYPES: Mapping[type, str] = {
     datetime.datetime: "date",
 }
 """The type in a partial filter, which covers all numeric types, by the type in Python."""
-
-_INDEX_NOT_FOUND = 27
 
 _MAX_VALUES, _MAX_IDS, _MAX_CHARACTERS = 10, 5, 80
 """The duplicate values, the ids of each, and the characters of a value in a description."""
@@ -70,20 +73,12 @@ class UniqueIndexes:
         existing = {name for name in names if name.startswith(_PREFIX)}
         wanted = {_index_name(*each): each for each in resource.unique_attributes.items()}
         for index_name in sorted(existing - wanted.keys()):
-            await self._drop(resource, index_name)
+            if await drop_index(collection, index_name):
+                text = "Dropped the index %s of %s: the values need not be unique any more"
+                _log.warning(text, index_name, resource.collection)
         complete = await complete_indexes(self._database, resource.collection) if wanted else {}
         missing = [each for index_name, each in wanted.items() if index_name not in complete]
         return "; ".join(filter(None, [await self._create(resource, *each) for each in missing]))
-
-    async def _drop(self, resource: ResourceType, index_name: str) -> None:
-        try:
-            await self._database[resource.collection].drop_index(index_name)
-        except OperationFailure as error:
-            if error.code != _INDEX_NOT_FOUND:  # else another process has dropped it
-                raise
-        else:
-            text = "Dropped the index %s of %s: the values need not be unique any more"
-            _log.warning(text, index_name, resource.collection)
 
     async def _create(self, resource: ResourceType, name: str, attribute: Attribute) -> str:
         """Create an index, and return "", or why it cannot be created."""

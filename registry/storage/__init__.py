@@ -42,9 +42,6 @@ from registry.storage.records import recompute as recompute
 from registry.storage.records import record_schema as record_schema
 from registry.storage.repository import Repository as Repository
 from registry.storage.schema.indexes import drop_index as drop_index
-from registry.storage.schema.link_periods import HAS_BOUNDS as HAS_BOUNDS
-from registry.storage.schema.link_periods import correction as correction
-from registry.storage.schema.link_periods import is_history_complete as is_history_complete
 from registry.storage.schema.maintenance import complete as complete
 from registry.storage.schema.unique_indexes import UniqueIndexes as UniqueIndexes
 from registry.storage.schema.validators import prepare_validators as prepare_validators
@@ -59,6 +56,9 @@ from registry.storage.tokens import Tokens as Tokens
 from registry.storage.types_lease import SERVICES as SERVICES
 from registry.storage.types_lease import types_lease as types_lease
 from registry.storage.writes.id_allocation import greatest_id as greatest_id
-from registry.storage.writes.idempotency import IdempotencyKey as IdempotencyKey
-from registry.storage.writes.link_histories import open_link_periods as open_link_periods
+from registry.storage.writes.link_periods import HAS_BOUNDS as HAS_BOUNDS
+from registry.storage.writes.link_periods import correction as correction
+from registry.storage.writes.link_periods import is_history_complete as is_history_complete
+from registry.storage.writes.link_periods import open_link_periods as open_link_periods
+from registry.storage.writes.write_requests import IdempotencyKey as IdempotencyKey
 from registry.storage.writes.write_requests import WriteResult as WriteResult

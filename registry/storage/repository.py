@@ -31,15 +31,19 @@ from registry.storage.mongo.read_commands import ReadCommands
 from registry.storage.mongo.transactions import Transactions
 from registry.storage.reads.shared_reads import Reads
 from registry.storage.reads.snapshot import Snapshot
-from registry.storage.schema.link_periods import LinkPeriods
 from registry.storage.schema.maintenance import Maintenance
 from registry.storage.schema.unique_indexes import UniqueIndexes
 from registry.storage.schema.validators import prepare_validators
 from registry.storage.writes import idempotency
 from registry.storage.writes.group_commit import GroupCommit
 from registry.storage.writes.id_allocation import Counters
-from registry.storage.writes.idempotency import IdempotencyKey
-from registry.storage.writes.write_requests import WriteRequest, WriteResult, is_large
+from registry.storage.writes.link_periods import LinkPeriods
+from registry.storage.writes.write_requests import (
+    IdempotencyKey,
+    WriteRequest,
+    WriteResult,
+    is_large,
+)
 
 _RECENT_SECONDS = 60
 """How long ago the changes begin that all followers share: one that connects again after a restart
@@ -86,9 +90,7 @@ class Repository:
             self.bulkheads,
             unindexed,
             [
-                LinkPeriods(
-                    database, self._transactions, self._counters.allocate, link
-                ).insert_missing
+                LinkPeriods(database, self._transactions, self._counters, link).insert_missing
                 for link in tracked_links(graph)
             ],
         )

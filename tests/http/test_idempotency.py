@@ -11,7 +11,7 @@ from registry.http.access_control import PRINCIPAL
 from registry.http.write_headers import Preferences, idempotency_key
 from registry.jsonapi.error_types import InvalidIdempotencyKey
 from registry.protocol import IDEMPOTENCY_KEY
-from registry.storage.writes.idempotency import IdempotencyKey
+from registry.storage.writes.write_requests import IdempotencyKey
 
 
 def key_of(

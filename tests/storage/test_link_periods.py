@@ -25,7 +25,7 @@ from registry.resources import RESOURCES
 from registry.resources.person import person
 from registry.settings import Settings
 from registry.storage.errors import StorageError, Unavailable
-from registry.storage.schema import link_periods
+from registry.storage.writes import link_periods
 from registry.storage.writes.id_allocation import Counters
 from tests.conftest import Serve
 from tests.consistency.model import RELATIONSHIPS, TARGETS, Model

@@ -21,8 +21,7 @@ from registry.jsonapi.changes import (
 )
 from registry.model.record import Record
 from registry.storage.errors import RecordNotFound
-from registry.storage.writes.idempotency import IdempotencyKey
-from registry.storage.writes.write_requests import WriteResult
+from registry.storage.writes.write_requests import IdempotencyKey, WriteResult
 from tests.support import Api, Database
 
 MISSING = 99

@@ -243,7 +243,7 @@ class GroupCommit:
                     all_sealed |= sealed(results)
                     outcomes.append((request, results))
                     continue
-                unit.undo(request)
+                unit.undo()
             all_sealed |= request.records
             group.requests.remove(request)
             request.has_begun = False

@@ -1,44 +1,27 @@
 """Idempotency keys and the results of their requests, which MongoDB keeps for a day.
 
-A result is stored in the transaction of its request: both are in effect, or neither is. A request
-with the same key that another process executes at the same time conflicts with that transaction,
-is repeated, and then finds the result.
+A result is a record of the unit of work: it is in effect if the writes of its request are. A
+request with the same key that another process executes at the same time conflicts with that
+transaction, is repeated, and then finds the result.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
-from pymongo.errors import DocumentTooLarge
-
+from registry.jsonapi.changes import Verb, Write
 from registry.model.record import Record
-from registry.model.resource_type import ResourceType
-from registry.storage.errors import FingerprintMismatch, StoredResultTooLarge
+from registry.storage.errors import FingerprintMismatch
 from registry.storage.mongo.mongo_client import Database
-from registry.storage.mongo.transactions import Transaction
 from registry.storage.records import visible_fields
+from registry.storage.writes.write_requests import RESULTS, IdempotencyKey, WriteResult
 
 _RETENTION = timedelta(hours=24)
 """The minimum time that a result is kept; MongoDB deletes it about a minute later at most."""
 
-_COLLECTION = "idempotency_keys"
-
-MERGED = "merged"
+_MERGED = "merged"
 """The field of a result that is there if the request has updated the resource instead of adding
-it."""
-
-
-@dataclass(frozen=True, slots=True)
-class IdempotencyKey:
-    """What identifies a request that is to be executed once.
-
-    id: a digest of the client and of the key that it has chosen. fingerprint: a digest of the
-    request.
-    """
-
-    id: bytes
-    fingerprint: bytes
+it: whether it has changed it."""
 
 
 async def prepare(database: Database) -> None:
@@ -46,64 +29,47 @@ async def prepare(database: Database) -> None:
 
     Raises PyMongoError.
     """
-    await database[_COLLECTION].create_index("expires", expireAfterSeconds=0)
+    await database[RESULTS].create_index("expires", expireAfterSeconds=0)
 
 
-class StoredResults:
-    """The results of requests with keys, as one transaction reads and writes them."""
-
-    def __init__(self, transaction: Transaction) -> None:
-        self._transaction = transaction
-        self._known: dict[bytes, dict[str, Any]] = {}
-        self._new: dict[bytes, dict[str, Any]] = {}
-        self._expires = datetime.now(UTC) + _RETENTION
-
-    async def load(self, keys: Iterable[IdempotencyKey]) -> None:
-        """Load the results that are stored under the keys. Raises PyMongoError."""
-        if ids := [key.id for key in keys]:
-            found = await self._transaction.find(_COLLECTION, {"_id": {"$in": ids}})
-            self._known = {one["_id"]: one for one in found}
-
-    def get(self, key: IdempotencyKey) -> list[Record] | None:
-        """Return the result of the request, None if it has not been executed.
-
-        Raises FingerprintMismatch if it is the result of another request.
-        """
-        document = self._known.get(key.id)
-        if document is None:
-            return None
-        if document["fingerprint"] != key.fingerprint:
-            raise FingerprintMismatch
-        result: list[Record] = document["result"]
-        return result
-
-    def add(self, key: IdempotencyKey, result: Iterable[tuple[ResourceType, Record]]) -> None:
-        """Add the result of a request: what it has left of records, with their types."""
-        document = {
-            "_id": key.id,
-            "fingerprint": key.fingerprint,
-            "expires": self._expires,
-            "result": [_visible_part(resource, record) for resource, record in result],
-        }
-        self._known[key.id] = self._new[key.id] = document
-
-    def discard(self, key: IdempotencyKey) -> None:
-        """Remove the result that was added for a key."""
-        if self._new.pop(key.id, None):
-            del self._known[key.id]
-
-    async def flush(self) -> None:
-        """Store the results that were added.
-
-        Raises PyMongoError, StoredResultTooLarge, or TransactionConflict, usually because a key has
-        a result already.
-        """
-        try:
-            await self._transaction.insert(_COLLECTION, list(self._new.values()))
-        except DocumentTooLarge as error:
-            raise StoredResultTooLarge from error
+def new_result(key: IdempotencyKey, results: Sequence[WriteResult]) -> Record:
+    """Return the record with the results of a request."""
+    return {
+        "_id": key.id,
+        "fingerprint": key.fingerprint,
+        "expires": datetime.now(UTC) + _RETENTION,
+        "result": list(map(_stored_part, results)),
+    }
 
 
-def _visible_part(resource: ResourceType, record: Record) -> Record:
-    fields = ("_id", *visible_fields(resource), MERGED)
-    return {name: record[name] for name in fields if name in record}
+def _stored_part(result: WriteResult) -> Record:
+    """Return what is stored of a result: what the response shows, and the id."""
+    write = result.write
+    fields = ("_id", *(visible_fields(write.resource) if write.is_shown else ()))
+    shown = {name: result.record[name] for name in fields if name in result.record}
+    is_merged = write.merges and write.verb is Verb.UPDATE
+    return shown | {_MERGED: result.is_changed} if is_merged else shown
+
+
+def replayed(key: IdempotencyKey, stored: Record, writes: Sequence[Write]) -> list[WriteResult]:
+    """Return the results of a request from what was stored under its key.
+
+    Raises FingerprintMismatch if those are of another request.
+    """
+    if stored["fingerprint"] != key.fingerprint:
+        raise FingerprintMismatch
+    pairs = list(zip(writes, stored["result"], strict=True))
+    ids = {
+        one.target.id: record["_id"]
+        for one, record in pairs
+        if one.verb is Verb.ADD and one.target.id is not None
+    }
+    return [
+        WriteResult(
+            replace(one.with_ids(ids), verb=Verb.UPDATE if _MERGED in record else one.verb),
+            record,
+            is_changed=record.get(_MERGED, True),
+            is_replayed=True,
+        )
+        for one, record in pairs
+    ]

@@ -1,6 +1,6 @@
 """The identity map of a unit of work: each record once, as the writes so far have left it."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -34,23 +34,19 @@ class RecordChange:
 
 
 class IdentityMap:
-    """The records of all types, by type and id.
+    """The records of all types, by type and id, also periods and results of idempotency keys.
 
     Records are replaced, never modified, so that a result keeps the state that its write has left.
-    A savepoint allows to undo the changes of one request. author: who sends it, None if that is not
-    known.
+    A savepoint allows to undo the changes of one request.
     """
 
     def __init__(self, graph: Graph) -> None:
-        self._links = {
-            name: [link.foreign_key for link in one.links] for name, one in graph.items()
-        }
-        self.author: str | None = None
+        self._links = {one.type: [link.foreign_key for link in one.links] for one in graph.writable}
+        self._author: str | None = None
         self._stored: dict[RecordKey, Record] = {}
         self._records: dict[RecordKey, Record | None] = {}
         self._members: dict[tuple[str, str, int], set[Hashable]] = defaultdict(set)
         self._changed: dict[RecordKey, None] = {}  # in the order in which they have to be written
-        self._incremented = Counter[RecordKey]()
         self._journal: list[tuple[RecordKey, Record | None]] = []
 
     def load(self, type_name: str, records: Iterable[Record]) -> None:
@@ -80,21 +76,15 @@ class IdentityMap:
         before = self._records[key] or {}
         version = version_of(before) + 1
         after = before | fields | {VERSION: version}
-        if fields and self.author is not None:
-            after[LAST_WRITE] = f"{version} {self.author}"
+        if fields and self._author is not None:
+            after[LAST_WRITE] = f"{version} {self._author}"
         self.replace(key, after)
         return after
 
     def increment_version(self, type_name: str, id_: int | None) -> None:
-        """Increment the version of a record, even if it is not loaded or does not exist."""
-        key = (type_name, id_)
-        if id_ is None:
-            return
-        if self._records.get(key) is not None:
-            self.update(key, {})
-        elif key not in self._records:
-            self._journal.append((key, None))
-            self._incremented[key] += 1
+        """Increment the version of a record, if there is one."""
+        if self._records.get((type_name, id_)) is not None:
+            self.update((type_name, id_), {})
 
     def write_last(self, key: RecordKey) -> None:
         """Write a record after those that were changed before it."""
@@ -119,9 +109,13 @@ class IdentityMap:
         members = [(key, (self._records[key] or {}).get(field)) for key in keys]
         return [(key, current) for key, current in members if current != owner]
 
-    def savepoint(self) -> None:
-        """Begin a request: `touched` and `undo` refer to what is changed from now on."""
+    def savepoint(self, author: str | None) -> None:
+        """Begin a request: `touched` and `undo` refer to what is changed from now on.
+
+        author: who sends it, None if that is not known.
+        """
         self._journal.clear()
+        self._author = author
 
     @property
     def touched(self) -> set[RecordKey]:
@@ -135,30 +129,25 @@ class IdentityMap:
     def undo(self) -> None:
         """Undo what was changed since the savepoint."""
         for key, record in reversed(self._journal):
-            if key in self._records:
-                self._put(key, record)
-            else:
-                self._incremented[key] -= 1
+            self._put(key, record)
         self._journal.clear()
 
-    def take_changes(self) -> tuple[list[RecordChange], list[RecordKey]]:
-        """Return what has to be written, once, in order; and those whose version increments."""
+    def take_changes(self) -> list[RecordChange]:
+        """Return what has to be written, once, in order."""
         changes = [
             RecordChange(key, self._stored.get(key), self._records[key]) for key in self._changed
         ]
-        incremented = list(+self._incremented)
         for one in changes:
             if one.after is None:
                 self._stored.pop(one.key, None)
             else:
                 self._stored[one.key] = one.after
         self._changed.clear()
-        self._incremented.clear()
-        return [one for one in changes if one.before is not one.after], incremented
+        return [one for one in changes if one.before is not one.after]
 
     def _put(self, key: RecordKey, record: Record | None) -> None:
         type_name, id_ = key
-        for field in self._links[type_name]:
+        for field in self._links.get(type_name, ()):
             owner = (self._records.get(key) or {}).get(field)
             if owner is not None:
                 self._members[type_name, field, owner].discard(id_)

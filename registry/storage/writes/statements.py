@@ -2,9 +2,9 @@
 
 import logging
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from itertools import groupby
-from typing import Any, TypeVar
+from typing import Any
 
 from registry.jsonapi.changes import Write
 from registry.model.record import LAST_WRITE, VERSION
@@ -18,7 +18,6 @@ from registry.storage.errors import (
 )
 from registry.storage.mongo.transactions import Transaction, WriteRejected
 from registry.storage.records import (
-    NEXT_VERSION,
     VALIDATION_FAILURE,
     id_condition,
     refused_record,
@@ -28,30 +27,21 @@ from registry.storage.writes.identity_map import RecordChange
 
 _log = logging.getLogger("registry")
 
-_Item = TypeVar("_Item")
-
 _MAX_STATEMENTS = 1_000
 """Records per command: while the driver encodes them, no other thread runs."""
 
 
 async def store(
-    transaction: Transaction,
-    resource: ResourceType,
-    changes: Sequence[RecordChange],
-    incremented: Sequence[Hashable],
+    transaction: Transaction, resource: ResourceType, changes: Sequence[RecordChange]
 ) -> None:
-    """Store changes of records of a type. Raises WriteRejected.
-
-    incremented: the ids of further records, which get their next version.
-    """
+    """Store changes of records of a type. Raises WriteRejected."""
     # In order, as a resource may get the unique value that another one had before.
     ordered = changes if resource.unique_attributes else sorted(changes, key=_command)
     for command, some in groupby(ordered, _command):
-        for chunk in _chunks(list(some)):
+        of_command = list(some)
+        for start in range(0, len(of_command), _MAX_STATEMENTS):
+            chunk = of_command[start : start + _MAX_STATEMENTS]
             await _store(transaction, command, resource, chunk)
-    for ids in _chunks(incremented):
-        statement = _statement(ids, [{"$set": {VERSION: NEXT_VERSION}}])
-        await transaction.update(resource.collection, [statement])
 
 
 def rejection(
@@ -104,15 +94,10 @@ def _updates(changes: Sequence[RecordChange], resource: ResourceType) -> list[di
         fields = one.fields
         alike[tuple(fields.items()) if fields.keys() <= links else one.key].append(one)
     return [
-        _statement([one.after["_id"] for one in some if one.after], {"$set": some[0].fields})
+        {
+            "q": {"_id": id_condition([one.key[1] for one in some])},
+            "u": {"$set": some[0].fields},
+            "multi": len(some) > 1,
+        }
         for some in alike.values()
     ]
-
-
-def _statement(ids: Sequence[Any], update: Any) -> dict[str, Any]:
-    return {"q": {"_id": id_condition(ids)}, "u": update, "multi": len(ids) > 1}
-
-
-def _chunks(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
-    for start in range(0, len(items), _MAX_STATEMENTS):
-        yield items[start : start + _MAX_STATEMENTS]

@@ -6,6 +6,8 @@ from dataclasses import replace
 from functools import partial
 from operator import attrgetter
 
+from pymongo.errors import DocumentTooLarge
+
 from registry.jsonapi.changes import Change, Linkage, Verb, Write
 from registry.jsonapi.error_objects import READ_ONLY
 from registry.model.authorship import current_time, updated
@@ -34,21 +36,19 @@ from registry.storage.records import (
     projection,
     require_valid,
     tracked_fields,
-    visible_fields,
 )
 from registry.storage.schema.unique_indexes import taken_attribute
 from registry.storage.writes.id_allocation import Counters
-from registry.storage.writes.idempotency import StoredResults
+from registry.storage.writes.idempotency import new_result, replayed
 from registry.storage.writes.identity_map import IdentityMap, RecordKey
 from registry.storage.writes.link_histories import LinkHistories
 from registry.storage.writes.statements import rejection, store
 from registry.storage.writes.unique_values import NoId, UniqueValues
 from registry.storage.writes.write_requests import (
+    RESULTS,
     RequestOutcome,
     WriteRequest,
     WriteResult,
-    replayed,
-    stored_part,
     values_to_load,
 )
 
@@ -71,39 +71,42 @@ class UnitOfWork:
         self._transaction = transaction
         self._graph = graph
         self._records = IdentityMap(graph)
-        self._results = StoredResults(transaction)
         self._counters = counters
         self._values: UniqueValues | None = None  # if they are to be compared
         self._refusals: list[StorageError] = []
         self._set_unique = set[RecordKey]()  # whose unique attributes are changed, but not stored
         self._time = current_time()
-        self._histories = LinkHistories(transaction, graph, counters, self._records, self._time)
+        self._histories = LinkHistories(graph, counters, self._records, self._time)
 
     async def load(self, requests: Sequence[WriteRequest]) -> None:
         """Load the resources, the targets of their linkages, and members that may be removed.
 
-        With them come the former targets of links with a history, which copies their attributes.
+        With them come the former targets of links, whose versions change, and whose attributes
+        histories copy.
         Raises InvalidRecord; of several requests, TransactionConflict instead, also if one of them
         may remove too many.
         """
-        keys = [request.key for request in requests if request.key is not None]
-        await self._results.load(keys)
+        if keys := [request.key.id for request in requests if request.key]:
+            found = await self._transaction.find(RESULTS, {"_id": {"$in": keys}})
+            self._records.load(RESULTS, found)
         values: dict[str, dict[str, set[int]]] = defaultdict(partial(defaultdict, set))
         for write in (write for request in requests for write in request.writes):
             for type_name, field_name, ids in values_to_load(write):
                 values[type_name][field_name].update(ids)
         if any(map(attrgetter("compares_values"), requests)):
             await self._load_unique(requests, values)
-        former_target_ids: dict[str, set[int]] = defaultdict(set)
         changes_links = any(request.changes_links for request in requests)
-        for resource in self._histories.load_order:
-            optional_ids = former_target_ids[resource.type]
-            records = await self._load_type(
-                resource, values[resource.type], optional_ids, requests, changes_links=changes_links
-            )
-            if changes_links:
-                for target, ids in self._histories.targets(resource, records):
-                    former_target_ids[target].update(ids)
+        former_target_ids: dict[str, set[int]] = defaultdict(set)
+        # Targets come last, as far as possible: the records that lead to them are then known.
+        for resource in sorted(self._graph.writable, key=lambda one: not one.links):
+            optional_ids = former_target_ids.pop(resource.type, set())
+            records = await self._load_type(resource, values[resource.type], requests, optional_ids)
+            for link in resource.links if changes_links else ():
+                ids = {record.get(link.foreign_key) for record in records}
+                former_target_ids[link.target].update(ids - {None})
+        for type_name, ids in former_target_ids.items():
+            unknown = {id_ for id_ in ids if not self._records.get((type_name, id_))}
+            await self._load_type(self._graph[type_name], {"_id": set()}, requests, unknown)
 
     async def _load_unique(
         self, requests: Sequence[WriteRequest], values: dict[str, dict[str, set[int]]]
@@ -127,17 +130,15 @@ class UnitOfWork:
         self,
         resource: ResourceType,
         values: dict[str, set[int]],
-        optional_ids: Set[int],
         requests: Sequence[WriteRequest],
-        *,
-        changes_links: bool,
+        optional_ids: Set[int],
     ) -> list[Record]:
         """Load and return the records of a type that the requests need.
 
         values: those of the fields of the records. optional_ids: of further records, which are
         loaded only if they are valid. Raises as `load` does.
         """
-        fields = tracked_fields(resource) if changes_links else visible_fields(resource)
+        fields = tracked_fields(resource)
         optional_ids = optional_ids - values["_id"]
         values["_id"] |= optional_ids
         is_alone = all(request.is_alone for request in requests)
@@ -188,21 +189,17 @@ class UnitOfWork:
         resource or the targets of a linkage that do not exist, DuplicateValue of those that it
         compares, or RefusedWrites with several of these; then nothing is applied.
         """
-        self._records.savepoint()
-        self._records.author = request.author
-        self._histories.savepoint()
-        if request.key and (stored := self._results.get(request.key)) is not None:
-            return replayed(request.sent, stored)
+        self._records.savepoint(request.author)
+        if request.key and (stored := self._records.get(request.key.record)):
+            return replayed(request.key, stored, request.sent)
         try:
             results = await self._apply_all(request)
-            if request.changes_links:
-                await self._histories.add_request(request.author)
+            await self._histories.add_request(request.author)
         except StorageError:
-            self._records.undo()
-            self._histories.undo()
+            self.undo()
             raise
         if request.key:
-            self._results.add(request.key, [stored_part(one) for one in results])
+            self._records.replace(request.key.record, new_result(request.key, results))
         return results
 
     @property
@@ -210,12 +207,9 @@ class UnitOfWork:
         """The records that the last request has changed."""
         return self._records.touched
 
-    def undo(self, request: WriteRequest) -> None:
+    def undo(self) -> None:
         """Undo the request that was applied last."""
         self._records.undo()
-        self._histories.undo()
-        if request.key:
-            self._results.discard(request.key)
 
     async def flush(self, outcomes: Sequence[RequestOutcome]) -> None:
         """Store what requests with these outcomes have changed.
@@ -223,13 +217,11 @@ class UnitOfWork:
         Raises StoredResultTooLarge; of a single request also IdTaken, or DuplicateValue for a value
         that another resource has.
         """
-        changes, incremented = self._records.take_changes()
-        changes += await self._histories.take_changes()
+        changes = self._records.take_changes()
         for resource in self._graph.values():
             own = [one for one in changes if one.key[0] == resource.type]
-            ids = [id_ for type_name, id_ in incremented if type_name == resource.type]
             try:
-                await store(self._transaction, resource, own, ids)
+                await store(self._transaction, resource, own)
             except WriteRejected as rejected:
                 ((request, results), *others) = outcomes
                 is_taken = taken_attribute(rejected.error, resource) in resource.unique_attributes
@@ -238,11 +230,12 @@ class UnitOfWork:
                 writes = [] if isinstance(results, StorageError) else [one.write for one in results]
                 raise rejection(writes, resource, rejected) from None
         try:
-            await self._results.flush()
-        except StoredResultTooLarge as error:
+            stored = [one.after for one in changes if one.key[0] == RESULTS and one.after]
+            await self._transaction.insert(RESULTS, stored)
+        except DocumentTooLarge as error:
             if len(outcomes) > 1:
                 raise TransactionConflict from error
-            raise
+            raise StoredResultTooLarge from error
 
     async def _apply_all(self, request: WriteRequest) -> list[WriteResult]:
         """Apply the writes of a request; as `apply`.

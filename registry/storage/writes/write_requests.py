@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import perf_counter
 from typing import TypeAlias
 
@@ -10,10 +10,8 @@ from bson.timestamp import Timestamp
 
 from registry.jsonapi.changes import Verb, Write
 from registry.model.record import Record
-from registry.model.resource_type import ResourceType
 from registry.storage.errors import StorageError
 from registry.storage.schema.unique_indexes import unique_key
-from registry.storage.writes.idempotency import MERGED, IdempotencyKey
 from registry.storage.writes.identity_map import RecordKey
 
 _MAX_SMALL = 100
@@ -22,8 +20,25 @@ _MAX_SMALL = 100
 _MAX_REJECTIONS = 3
 """How often a request may fail because a value is taken that seemed to be free."""
 
-_KEYS = "idempotency key"
-"""What stands for the type of a record in the identity of an idempotency key."""
+RESULTS = "idempotency_keys"
+"""The collection of the results of requests with a key, and their type in a RecordKey."""
+
+
+@dataclass(frozen=True, slots=True)
+class IdempotencyKey:
+    """What identifies a request that is to be executed once.
+
+    id: a digest of the client and of the key that it has chosen. fingerprint: a digest of the
+    request.
+    """
+
+    id: bytes
+    fingerprint: bytes
+
+    @property
+    def record(self) -> RecordKey:
+        """The record with the result of the request."""
+        return RESULTS, self.id
 
 
 @dataclass(slots=True)
@@ -42,34 +57,6 @@ class WriteResult:
     is_changed: bool = True
     time: Timestamp | None = None
     is_replayed: bool = False
-
-
-def stored_part(result: WriteResult) -> tuple[ResourceType, Record]:
-    """Return what is stored of a result: what the response shows, and the id."""
-    record, write = result.record, result.write
-    shown = record if write.is_shown else {"_id": record["_id"]}
-    if write.merges and write.verb is Verb.UPDATE:
-        shown = shown | {MERGED: result.is_changed}
-    return write.resource, shown
-
-
-def replayed(writes: Sequence[Write], records: Sequence[Record]) -> list[WriteResult]:
-    """Return the results of a request, from what was stored of them."""
-    pairs = list(zip(writes, records, strict=True))
-    ids = {
-        one.target.id: record["_id"]
-        for one, record in pairs
-        if one.verb is Verb.ADD and one.target.id is not None
-    }
-    return [
-        WriteResult(
-            replace(one.with_ids(ids), verb=Verb.UPDATE if MERGED in record else one.verb),
-            record,
-            is_changed=record.get(MERGED, True),
-            is_replayed=True,
-        )
-        for one, record in pairs
-    ]
 
 
 class WriteRequest:
@@ -120,7 +107,7 @@ class WriteRequest:
         self.compares_values = self.merges
         self.is_alone = is_large(writes) or rolls_back
         if key is not None:
-            self.records.add((_KEYS, key.id))
+            self.records.add(key.record)
 
     def succeed(self, results: list[WriteResult], time: Timestamp | None) -> None:
         """Answer the caller, unless it was cancelled. time: that of the commit."""

@@ -6,24 +6,28 @@ another program has changed may have periods that overlap, or that last without 
 
 import datetime
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any
 
 from motor.motor_asyncio import AsyncIOMotorClientSession
 
 from registry.model.authorship import current_time
+from registry.model.graph import Graph
 from registry.model.history import TrackedLink
 from registry.model.period import BEGINNING, LASTING, SINCE, UNTIL
 from registry.model.record import ID, Record
 from registry.storage.mongo.mongo_client import Database
+from registry.storage.mongo.read_commands import ReadCommands
 from registry.storage.mongo.transactions import Transaction, Transactions
 from registry.storage.records import fields_of, id_condition, is_valid, projection
-
-Allocate: TypeAlias = Callable[[str, int], Awaitable[list[int]]]
-"""Returns so many new ids of a type."""
+from registry.storage.schema.maintenance import id_batches
+from registry.storage.writes.id_allocation import Counters
+from registry.storage.writes.identity_map import RecordChange
+from registry.storage.writes.statements import store
 
 STEP = datetime.timedelta(milliseconds=1)
 """The shortest period. So the times of one link increase, even if those of the clock do not."""
@@ -42,15 +46,14 @@ HAS_BOUNDS = {SINCE: {"$type": "date"}, UNTIL: {"$type": "date"}}
 class Correction:
     """The changes that repair the periods of one link.
 
-    reasons: what is wrong. changed: fields to set in periods, by the id of the period. removed: ids
-    of periods to delete. missing_since: when the period begins that has to be inserted, None if
-    none has. in_force: the id of the period in force, None if there is none, or if it has to be
-    inserted. last_bound: the last time at which a period begins or ends, None if that is unknown.
+    reasons: what is wrong. ends: when periods have to end, by id; None if they are to be removed.
+    missing_since: when the period begins that has to be inserted, None if none has. in_force: the
+    id of the period in force, None if there is none, or if it has to be inserted. last_bound: the
+    last time at which a period begins or ends, None if that is unknown.
     """
 
     reasons: list[str] = field(default_factory=list)
-    changed: dict[int, Record] = field(default_factory=dict)
-    removed: list[int] = field(default_factory=list)
+    ends: dict[int, datetime.datetime | None] = field(default_factory=dict)
     missing_since: datetime.datetime | None = None
     in_force: int | None = None
     last_bound: datetime.datetime | None = None
@@ -74,9 +77,9 @@ def correction(
             result.in_force = last[ID]
         else:
             result.reasons.append(f"{name} {last[ID]} is in force without a link")
-            result.changed[last[ID]] = {UNTIL: max(now, last[SINCE] + STEP)}
+            result.ends[last[ID]] = max(now, last[SINCE] + STEP)
     if last:
-        ended = result.changed.get(last[ID], last)[UNTIL]
+        ended = result.ends.get(last[ID], last[UNTIL])
         result.last_bound = ended if result.in_force is None else last[SINCE]
     if isinstance(target, int) and result.in_force is None:
         result.reasons.append(f"{tracked.link.name} has no {name}")
@@ -96,21 +99,19 @@ def _end_overlapping(name: str, periods: Sequence[Record], result: Correction) -
     for one, following in pairwise(periods):
         if one[UNTIL] > following[SINCE]:
             result.reasons.append(f"{name} {one[ID]} overlaps {following[ID]}")
-            if one[SINCE] == following[SINCE]:
-                result.removed.append(one[ID])
-            else:
-                result.changed[one[ID]] = {UNTIL: following[SINCE]}
+            is_empty = one[SINCE] == following[SINCE]
+            result.ends[one[ID]] = None if is_empty else following[SINCE]
 
 
 class LinkPeriods:
     """The periods of one kind of links. The methods raise PyMongoError or Unavailable."""
 
     def __init__(
-        self, database: Database, transactions: Transactions, allocate: Allocate, link: TrackedLink
+        self, database: Database, transactions: Transactions, counters: Counters, link: TrackedLink
     ) -> None:
         self._database = database
         self._transactions = transactions
-        self._allocate = allocate
+        self._counters = counters
         self._link = link
 
     async def insert_missing(self) -> None:
@@ -124,10 +125,8 @@ class LinkPeriods:
             return
         is_linked = {link.link.foreign_key: {"$type": ["int", "long"]}}
         query = {**is_linked, link.link.period_field: None}
-        records = self._database[link.source.collection]
-        cursor = records.find(query, {ID: True}, batch_size=_BATCH_SIZE)
-        while found := await cursor.to_list(_BATCH_SIZE):
-            await self.repair([record[ID] for record in found])
+        async for ids in id_batches(self._database[link.source.collection], query, _BATCH_SIZE):
+            await self.repair(ids)
         await counters.update_one(
             {ID: link.periods.type}, {"$set": {_ALL_INSERTED: True}}, upsert=True
         )
@@ -151,77 +150,79 @@ class LinkPeriods:
             id_: correction(link, records.get(id_, {}), periods[id_], now) for id_ in ids
         }
         wrong = {id_: one for id_, one in corrections.items() if one.reasons}
-        await self._correct(transaction, wrong, records, periods)
+        missing = sum(one.missing_since is not None for one in wrong.values())
+        new = iter(await self._counters.allocate(link.periods.type, missing))
+        targets = {one.get(link.target_key) for id_ in wrong for one in periods[id_]}
+        copies_of = await self._read_target_copies(transaction, targets)
+        of_periods, of_records = list[RecordChange](), list[RecordChange]()
+        for id_, correct in wrong.items():
+            record, in_force = records.get(id_), correct.in_force
+            for one in periods[id_]:
+                if one[ID] in correct.ends:
+                    copies = copies_of.get(one.get(link.target_key), {})
+                    after = self._ended(one, correct.ends[one[ID]], record, copies)
+                    of_periods.append(RecordChange((link.periods.type, one[ID]), one, after))
+            if record and correct.missing_since:
+                in_force, target = next(new), record[link.link.foreign_key]
+                begun = new_period(link, in_force, id_, target, correct.missing_since)
+                of_periods.append(RecordChange((link.periods.type, in_force), None, begun))
+            if record:
+                after = record | _tracking_fields(link, record, in_force, correct.last_bound)
+                of_records.append(RecordChange((link.source.type, id_), record, after))
+        await store(transaction, link.periods, of_periods)
+        await store(transaction, link.source, of_records)
 
-    async def _correct(
-        self,
-        transaction: Transaction,
-        corrections: Mapping[int, Correction],
-        records: Mapping[int, Record],
-        periods: Mapping[int, Sequence[Record]],
-    ) -> None:
-        link, foreign_key = self._link, self._link.link.foreign_key
-        missing = [id_ for id_, one in corrections.items() if one.missing_since is not None]
-        in_force: dict[int, Any] = {id_: one.in_force for id_, one in corrections.items()}
-        new = await self._allocate(link.periods.type, len(missing)) if missing else []
-        in_force |= zip(missing, new, strict=True)
-        begun = [
-            new_period(link, in_force[id_], id_, records[id_][foreign_key], since)
-            for id_, one in corrections.items()
-            if (since := one.missing_since)
-        ]
-        await transaction.insert(link.periods.collection, begun)
-        ended = await self._ended(transaction, corrections, records, periods)
-        if ended:
-            await transaction.update(link.periods.collection, ended)
-        if removed := [number for one in corrections.values() for number in one.removed]:
-            statement = {"q": {ID: id_condition(removed)}, "limit": 0}
-            await transaction.delete(link.periods.collection, [statement])
-        updates = [
-            {"q": {ID: id_}, "u": _tracking_update(link, in_force[id_], one.last_bound)}
-            for id_, one in corrections.items()
-            if id_ in records
-        ]
-        if updates:
-            await transaction.update(link.source.collection, updates)
+    def _ended(
+        self, period: Record, end: datetime.datetime | None, source: Record | None, copies: Record
+    ) -> Record | None:
+        """Return a period that ends, None if it has no end. copies: from the target."""
+        if end is None:
+            return None
+        if period[UNTIL] == LASTING:
+            copies = copied_values(self._link, self._link.source_key, source) | copies
+            return period | {UNTIL: end} | copies
+        return period | {UNTIL: end}
 
-    async def _ended(
-        self,
-        transaction: Transaction,
-        corrections: Mapping[int, Correction],
-        records: Mapping[int, Record],
-        periods: Mapping[int, Sequence[Record]],
-    ) -> list[dict[str, Any]]:
-        """Return the statements that end periods, with what these copy then."""
+    async def _read_target_copies(
+        self, transaction: Transaction, ids: Collection[Any]
+    ) -> dict[Any, Record]:
+        """Return what periods copy from targets, by their ids; nothing of invalid ones."""
         link = self._link
-        ended = [
-            (records.get(id_), one, fields)
-            for id_, correct in corrections.items()
-            for one in periods[id_]
-            if (fields := correct.changed.get(one[ID]))
-        ]
-        if not ended:
-            return []
-        ids = {one[link.target_key] for _, one, _ in ended if link.target_key in one}
-        copies_of = await read_target_copies(transaction, link, ids)
-        statements = []
-        for record, one, fields in ended:
-            copies: Record = {}
-            if one[UNTIL] == LASTING:
-                copies |= copied_values(link, link.source_key, record)
-                copies |= copies_of.get(one.get(link.target_key), {})
-            statements.append({"q": {ID: one[ID]}, "u": {"$set": fields | copies}})
-        return statements
+        names = frozenset(one.source for one in link.periods.copies.values())
+        fields = fields_of(link.target, names)
+        query = {ID: {"$in": list(ids)}}
+        found = await transaction.find(link.target.collection, query, projection(fields))
+        return {
+            one[ID]: copied_values(link, link.target_key, one)
+            for one in found
+            if is_valid(link.target, one, fields)
+        }
 
 
-def _tracking_update(
-    link: TrackedLink, in_force: int | None, last_bound: datetime.datetime | None
+@asynccontextmanager
+async def open_link_periods(
+    database: Database, graph: Graph, link: TrackedLink
+) -> AsyncIterator[LinkPeriods]:
+    """Yield the periods of a link outside of a service."""
+    async with AsyncExitStack() as stack:
+        commands = ReadCommands(database)
+        stack.push_async_callback(commands.close)
+        transactions = Transactions(database, commands)
+        stack.push_async_callback(transactions.close)
+        counters = Counters(database, graph)
+        stack.push_async_callback(counters.close)
+        yield LinkPeriods(database, transactions, counters, link)
+
+
+def _tracking_fields(
+    link: TrackedLink, record: Record, in_force: int | None, last_bound: datetime.datetime | None
 ) -> Record:
-    """Return the update of the record that stores a link: its next change is later than all."""
-    update: Record = {"$set": {link.link.period_field: in_force}}
-    if last_bound:
-        update["$max"] = {link.link.changed_field: last_bound}
-    return update
+    """Return the fields of the record that stores a link: its next change is later than all."""
+    fields: Record = {link.link.period_field: in_force}
+    stored = record.get(link.link.changed_field)
+    if last_bound and not (isinstance(stored, datetime.datetime) and stored > last_bound):
+        fields[link.link.changed_field] = last_bound
+    return fields
 
 
 async def is_history_complete(
@@ -242,27 +243,6 @@ def new_period(
         UNTIL: LASTING,
         link.source_key: source,
         link.target_key: target,
-    }
-
-
-async def read_target_copies(
-    transaction: Transaction, link: TrackedLink, ids: Collection[Any]
-) -> dict[Any, Record]:
-    """Return what periods copy from targets, by their ids; nothing of those that are invalid.
-
-    Raises PyMongoError.
-    """
-    if not ids:
-        return {}
-    names = frozenset(one.source for one in link.periods.copies.values())
-    fields = fields_of(link.target, names)
-    found = await transaction.find(
-        link.target.collection, {ID: id_condition(list(ids))}, projection(fields)
-    )
-    return {
-        one[ID]: copied_values(link, link.target_key, one)
-        for one in found
-        if is_valid(link.target, one, fields)
     }
 
 

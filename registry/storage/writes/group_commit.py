@@ -1,25 +1,21 @@
 """Group commit: concurrent requests share a transaction."""
 
 import asyncio
-from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from operator import attrgetter
-from time import perf_counter
 from typing import TypeAlias
 
 from registry.capacity import GROUPS
-from registry.metrics.families import BATCH_SIZE, BATCH_WAIT
 from registry.model.graph import Graph
 from registry.storage.errors import StorageError
+from registry.storage.mongo.batching import Batcher
 from registry.storage.mongo.transactions import (
-    Callback,
     Transaction,
     TransactionConflict,
     TransactionResult,
     Transactions,
 )
-from registry.storage.writes.id_allocation import Counters
+from registry.storage.writes.id_allocation import Counters, retrieve_error
 from registry.storage.writes.identity_map import RecordKey
 from registry.storage.writes.unit_of_work import UnitOfWork
 from registry.storage.writes.write_requests import RequestOutcome, WriteRequest, WriteResult, sealed
@@ -27,35 +23,31 @@ from registry.storage.writes.write_requests import RequestOutcome, WriteRequest,
 _MAX_RESOURCES = 1_000
 """Resources that the requests of a group name."""
 
-_ITERATIONS_BEFORE_GROUP = 2
-"""Event-loop iterations to wait after a group, so that callers just answered can join the next."""
+_Pending: TypeAlias = asyncio.Future[list[WriteResult] | None]
+"""What a request waits for: its results, or None if it is to be tried again."""
 
-_Transact: TypeAlias = Callable[
-    [Callback[list[RequestOutcome]]], Awaitable[TransactionResult[list[RequestOutcome]]]
-]
+_Outcomes: TypeAlias = dict[WriteRequest, list[WriteResult] | _Pending | Exception]
+"""What becomes of the requests of a group."""
 
 
 class _Group:
-    """Requests that share a transaction.
+    """Requests that share a transaction, or one that runs alone.
 
-    claims: the records that no other group may write meanwhile. waiting: requests that have to wait
-    until the group ends.
+    claims: the records that no other group may write meanwhile. ended: what requests wait for that
+    write the same records.
     """
 
     def __init__(self) -> None:
-        self.requests: list[WriteRequest] = []
-        self.size = 0
         self.claims: set[RecordKey] = set()
-        self.waiting: list[WriteRequest] = []
-
-    def add(self, request: WriteRequest) -> None:
-        request.has_begun = True
-        self.requests.append(request)
-        self.size += request.size
+        self.ended: _Pending = asyncio.get_running_loop().create_future()
 
 
 class _Deferred(Exception):
-    """The request waits for a group that writes the same records."""
+    """A request that runs alone writes the same records as a group, for which it has to wait."""
+
+    def __init__(self, writer: _Group) -> None:
+        super().__init__()
+        self.writer = writer
 
 
 class GroupCommit:
@@ -72,153 +64,125 @@ class GroupCommit:
         self._transactions = transactions
         self._graph = graph
         self._counters = counters
-        self._queue: deque[WriteRequest] = deque()
+        self._batcher = Batcher(self._run_group, name="writes", limits=GROUPS)
         self._writers: dict[RecordKey, _Group] = {}  # the groups that have claimed records
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._groups = self._requests_in_flight = 0
-        self._sizes = BATCH_SIZE.sample("writes")
-        self._waits = BATCH_WAIT.sample("writes")
+        self._alone: set[_Pending] = set()
 
     async def close(self) -> None:
         """Wait until all requests have ended."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._batcher.close()
+        while self._alone:
+            await asyncio.wait(self._alone)
 
     async def write(self, request: WriteRequest) -> list[WriteResult]:
         """Apply the writes of a request, all or none; return the result of each.
 
         Raises Unavailable, or what the methods of UnitOfWork raise.
         """
-        self._enqueue([request])
-        self._dispatch()
-        return await request.result
-
-    def _enqueue(self, requests: Iterable[WriteRequest]) -> None:
-        """Add requests to the queue; begin those that run alone."""
-        for request in requests:
+        while True:
             if request.is_alone:
-                if group := self._take(deque([request]), 1):
-                    run = partial(self._transactions.run, commits=not request.rolls_back)
-                    self._begin(self._run(group, run))
+                outcome: list[WriteResult] | _Pending = self._begin_alone(request)
             else:
-                self._queue.append(request)
+                outcome = await self._batcher.load(request)
+            if isinstance(outcome, list):
+                return outcome
+            if (results := await asyncio.shield(outcome)) is not None:
+                return results
 
-    def _dispatch(self) -> None:
-        """Begin the groups that can begin now."""
-        while self._queue and self._groups < GROUPS.max_in_flight:
-            if self._groups and len(self._queue) < self._group_size:
-                break
-            is_idle = not self._tasks
-            if not (group := self._take(self._queue, self._group_size)):
-                continue
-            BATCH_SIZE.observe(self._sizes, len(group.requests))
-            BATCH_WAIT.observe(self._waits, perf_counter() - group.requests[0].since)
-            if is_idle and group.requests[0].is_single_command and len(group.requests) == 1:
-                self._begin(self._run(group, self._transactions.attempt_single))
+    async def _run_group(
+        self, requests: Sequence[WriteRequest]
+    ) -> list[list[WriteResult] | _Pending | Exception]:
+        """Run requests as a group; return the outcome of each."""
+        group, outcomes, admitted, size = _Group(), _Outcomes(), list[WriteRequest](), 0
+        for request in requests:
+            if size and size + request.size > _MAX_RESOURCES:
+                outcomes[request] = group.ended
+            elif writer := self._claim(group, request):
+                outcomes[request] = writer.ended
             else:
-                self._groups += 1
-                self._requests_in_flight += len(group.requests)
-                self._begin(self._run_shared(group, len(group.requests)))
-
-    @property
-    def _group_size(self) -> int:
-        """The size of the next group: an equal share of all requests for each group in flight.
-
-        Otherwise the callers of one group would stay together, and the service and the database
-        would take turns even with many callers.
-        """
-        share = -(-(len(self._queue) + self._requests_in_flight) // GROUPS.max_in_flight)
-        return min(GROUPS.max_size, max(share, GROUPS.min_parallel))
-
-    def _take(self, queue: deque[WriteRequest], count: int) -> _Group | None:
-        """Remove a group from a queue; None if all requests in it have to wait."""
-        group = _Group()
-        while queue and len(group.requests) < count:
-            if group.requests and group.size + queue[0].size > _MAX_RESOURCES:
-                break
-            request = queue.popleft()
-            if request.result.done() and not request.has_begun:
-                continue  # its caller was cancelled
-            if writer := self._writer(request.records, group):
-                self._wait_for(writer, request)
-            else:
-                self._claim(group, request.records)
-                group.add(request)
-        return group if group.requests else None
-
-    def _writer(self, records: Iterable[RecordKey], group: _Group) -> _Group | None:
-        """Return another group that has claimed one of the records, None if there is none."""
-        writers = (self._writers.get(key, group) for key in records)
-        return next((one for one in writers if one is not group), None)
-
-    def _claim(self, group: _Group, records: Iterable[RecordKey]) -> None:
-        self._writers.update(dict.fromkeys(records, group))
-        group.claims.update(records)
-
-    def _wait_for(self, group: _Group, request: WriteRequest) -> None:
-        """Queue a request again when a group ends.
-
-        The group claims the free records of the request, so that later ones do not overtake it.
-        """
-        group.waiting.append(request)
-        self._claim(group, [key for key in request.records if key not in self._writers])
-
-    def _begin(self, run: Coroutine[None, None, None]) -> None:
-        task = asyncio.create_task(run)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _run_shared(self, group: _Group, count: int) -> None:
+                admitted.append(request)
+                size += request.size
+        is_single = len(admitted) == 1 and admitted[0].is_single_command
+        transactions = self._transactions
+        transact = transactions.attempt_single if is_single else transactions.attempt_shared
         try:
-            await self._run(group, self._transactions.attempt_shared)
-            if len(self._queue) < GROUPS.max_size:
-                for _ in range(_ITERATIONS_BEFORE_GROUP):
-                    await asyncio.sleep(0)
-        finally:
-            self._groups -= 1
-            self._requests_in_flight -= count
-            self._dispatch()
-
-    async def _run(self, group: _Group, transact: _Transact) -> None:
-        """Run a group, answer its requests, and let those that wait for it continue."""
-        conflicting: list[WriteRequest] = []
-        try:
-            committed = await transact(partial(self._apply, group))
-            for request, outcome in committed.result:
-                if isinstance(outcome, StorageError):
-                    request.fail(outcome)
-                else:
-                    request.succeed(outcome, committed.time)
+            if admitted:
+                apply = partial(self._apply, group, admitted, outcomes)
+                outcomes |= _timed(await transact(apply))
         except TransactionConflict:
-            conflicting = group.requests
-        except _Deferred:
-            pass  # it waits
+            for request in (one for one in admitted if one not in outcomes):
+                request.is_alone = request.compares_values = True
+                outcomes[request] = self._begin_alone(request)
         except Exception as error:  # noqa: BLE001 - raised to the callers
-            for request in group.requests:
-                request.fail(error)
+            outcomes = _Outcomes(dict.fromkeys(admitted, error)) | outcomes
         finally:
-            self._end(group, conflicting)
+            self._end(group)
+        return [outcomes[request] for request in requests]
 
-    def _end(self, group: _Group, conflicting: Sequence[WriteRequest]) -> None:
-        """Free the claims of a group. conflicting: its requests that run again, alone."""
+    def _begin_alone(self, request: WriteRequest) -> _Pending:
+        task = asyncio.create_task(self._run_alone(request))
+        self._alone.add(task)
+        task.add_done_callback(self._alone.discard)
+        task.add_done_callback(retrieve_error)  # its caller may have left
+        return task
+
+    async def _run_alone(self, request: WriteRequest) -> list[WriteResult] | None:
+        """Run a request in a transaction of its own; return its results."""
+        while True:
+            group = _Group()
+            try:
+                writer = self._claim(group, request)
+                if writer is None:
+                    apply = partial(self._apply, group, [request], {})
+                    run = self._transactions.run(apply, commits=not request.rolls_back)
+                    (results,) = (
+                        one for one in _timed(await run).values() if isinstance(one, list)
+                    )
+                    return results
+            except _Deferred as deferred:
+                writer = deferred.writer
+            finally:
+                self._end(group)
+            await writer.ended
+
+    def _claim(self, group: _Group, request: WriteRequest) -> _Group | None:
+        """Claim the records of a request for a group; return another that has one of them.
+
+        The other one claims those that are free, so that later requests do not overtake this one.
+        """
+        writers = (self._writers.get(key, group) for key in request.records)
+        other = next((one for one in writers if one is not group), None)
+        self._claim_free(other or group, request)
+        return other
+
+    def _claim_free(self, group: _Group, request: WriteRequest) -> None:
+        free = [key for key in request.records if key not in self._writers]
+        self._writers.update(dict.fromkeys(free, group))
+        group.claims.update(free)
+
+    def _end(self, group: _Group) -> None:
+        """Free the claims of a group, and let those that wait for it continue."""
         for key in group.claims:
             del self._writers[key]
-        for request in conflicting:
-            request.is_alone = request.compares_values = True
-        self._enqueue(conflicting)
-        if group.waiting:
-            later, self._queue = self._queue, deque()
-            self._enqueue([*sorted(group.waiting, key=attrgetter("since")), *later])
-        self._dispatch()
+        group.ended.set_result(None)
 
-    async def _apply(self, group: _Group, transaction: Transaction) -> list[RequestOutcome]:
-        """Apply the requests of a group; return the outcome of each that need not wait."""
+    async def _apply(
+        self,
+        group: _Group,
+        requests: Sequence[WriteRequest],
+        outcomes: _Outcomes,
+        transaction: Transaction,
+    ) -> list[RequestOutcome]:
+        """Apply the requests of a group; return the outcome of each that need not wait.
+
+        outcomes: gets what the others wait for.
+        """
         unit = UnitOfWork(transaction, self._graph, self._counters)
-        await unit.load(group.requests)
-        outcomes: list[RequestOutcome] = []
+        await unit.load(requests)
+        applied: list[RequestOutcome] = []
         all_sealed = set[RecordKey]()  # records that later requests of the group must not write
         authors: dict[RecordKey, str | None] = {}  # of the records that are changed
-        for request in list(group.requests):
+        for request in requests:
             writer = group if all_sealed & request.records else None
             if writer is None:
                 try:
@@ -228,27 +192,34 @@ class GroupCommit:
                 except StorageError as error:
                     if request.is_alone:  # some writes may be stored already
                         raise
-                    outcomes.append((request, error))
+                    applied.append((request, error))
                     continue
                 author, touched = request.author, unit.touched
                 request.records |= touched
+                writer = self._claim(group, request)
                 # The change feed shows one author for what a transaction changes in a record.
                 is_shared = any(authors.get(key, author) != author for key in touched)
-                writer = self._writer(request.records, group)
                 if all_sealed & request.records or is_shared:
                     writer = group
                 if writer is None:
                     authors |= dict.fromkeys(touched, author)
-                    self._claim(group, request.records)
                     all_sealed |= sealed(results)
-                    outcomes.append((request, results))
+                    applied.append((request, results))
                     continue
                 unit.undo()
-            all_sealed |= request.records
-            group.requests.remove(request)
-            request.has_begun = False
-            self._wait_for(writer, request)
             if request.is_alone:
-                raise _Deferred
-        await unit.flush(outcomes)
-        return outcomes
+                raise _Deferred(writer)
+            all_sealed |= request.records
+            outcomes[request] = writer.ended
+        await unit.flush(applied)
+        return applied
+
+
+def _timed(
+    committed: TransactionResult[list[RequestOutcome]],
+) -> dict[WriteRequest, list[WriteResult] | StorageError]:
+    """Return the outcomes of a transaction; the results get the time of the commit."""
+    for _, outcome in committed.result:
+        for result in () if isinstance(outcome, StorageError) else outcome:
+            result.time = committed.time
+    return dict(committed.result)

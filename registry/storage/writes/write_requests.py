@@ -1,9 +1,7 @@
 """Requests to write, and their results."""
 
-import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from time import perf_counter
 from typing import TypeAlias
 
 from bson.timestamp import Timestamp
@@ -68,8 +66,7 @@ class WriteRequest:
     is_alone: whether it has a transaction of its own. compares_values: whether the unit of work
     compares the values of unique attributes, before the database does. rejections: how often that
     has rejected one nevertheless. needs_ids: whether each addition that merges needs an id, as an
-    earlier write may be in its way. has_begun: whether it is completed even if its caller is
-    cancelled. since: when it arrived. result: what its caller waits for.
+    earlier write may be in its way.
     """
 
     def __init__(
@@ -87,9 +84,6 @@ class WriteRequest:
         self.rejections = 0
         self.needs_ids = False
         self.size = sum(write.size for write in writes)
-        self.has_begun = False
-        self.since = perf_counter()
-        self.result: asyncio.Future[list[WriteResult]] = asyncio.get_running_loop().create_future()
         self.records: set[RecordKey] = {
             (write.resource.type, write.target.id)
             for write in writes
@@ -108,18 +102,6 @@ class WriteRequest:
         self.is_alone = is_large(writes) or rolls_back
         if key is not None:
             self.records.add(key.record)
-
-    def succeed(self, results: list[WriteResult], time: Timestamp | None) -> None:
-        """Answer the caller, unless it was cancelled. time: that of the commit."""
-        for result in results:
-            result.time = time
-        if not self.result.done():
-            self.result.set_result(results)
-
-    def fail(self, error: Exception) -> None:
-        """Answer the caller with an error, unless it was cancelled."""
-        if not self.result.done():
-            self.result.set_exception(error)
 
     @property
     def is_single_command(self) -> bool:

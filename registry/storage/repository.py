@@ -14,8 +14,11 @@ from registry.model.graph import Graph
 from registry.model.history import tracked_links
 from registry.model.record import version_of
 from registry.model.resource_type import ResourceType
+from registry.mongod.data_directory import RESERVE_BYTES
+from registry.mongod.disk_space import DiskSpace
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.errors import (
+    DiskNearlyFull,
     IdTaken,
     InvalidPosition,
     PositionExpired,
@@ -24,7 +27,6 @@ from registry.storage.errors import (
 )
 from registry.storage.mongo.batching import Coalescer
 from registry.storage.mongo.change_feed import ChangeFeed
-from registry.storage.mongo.disk_space import DiskSpace
 from registry.storage.mongo.mongo_client import Database, observed, require_complete
 from registry.storage.mongo.positions import Positions
 from registry.storage.mongo.read_commands import ReadCommands
@@ -73,7 +75,7 @@ class Repository:
     def __init__(self, database: Database, graph: Graph, capacity: Capacity) -> None:
         self._database = database
         self._graph = graph
-        self._disk_space = DiskSpace(database)
+        self._disk_space = DiskSpace()
         self._pings = Coalescer[bool]("pings")
         self.bulkheads = Bulkheads.of(capacity)
         self.bulkheads.expose()
@@ -109,7 +111,7 @@ class Repository:
         await idempotency.prepare(self._database)
         await self._unique_indexes.prepare()
         await self._maintenance.prepare()
-        await self._disk_space.watch()
+        await self._disk_space.watch(self._database.client)
 
     async def catch_up(self) -> None:
         """Wait until the indexes and text blocks that `prepare` has found missing are complete."""
@@ -227,7 +229,8 @@ class Repository:
         DiskNearlyFull. Then nothing is written. Raises Unavailable, after which the writes may be
         in effect.
         """
-        self._disk_space.require()
+        if not self._disk_space.is_enough:
+            raise DiskNearlyFull(RESERVE_BYTES)
         for _ in range(_ATTEMPTS):
             try:
                 results = await self._admit(writes, key, rolls_back=rolls_back)

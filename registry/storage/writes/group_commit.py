@@ -64,7 +64,9 @@ class GroupCommit:
         self._transactions = transactions
         self._graph = graph
         self._counters = counters
-        self._batcher = Batcher(self._run_group, name="writes", limits=GROUPS)
+        self._batcher: Batcher[WriteRequest, list[WriteResult] | _Pending] = Batcher(
+            self._run_group, name="writes", limits=GROUPS
+        )
         self._writers: dict[RecordKey, _Group] = {}  # the groups that have claimed records
         self._alone: set[_Pending] = set()
 

@@ -95,7 +95,7 @@ def _updates(changes: Sequence[RecordChange], resource: ResourceType) -> list[di
         alike[tuple(fields.items()) if fields.keys() <= links else one.key].append(one)
     return [
         {
-            "q": {"_id": id_condition([one.key[1] for one in some])},
+            "q": {"_id": id_condition([one.after["_id"] for one in some if one.after])},
             "u": {"$set": some[0].fields},
             "multi": len(some) > 1,
         }

@@ -102,8 +102,8 @@ class UnitOfWork:
             optional_ids = former_target_ids.pop(resource.type, set())
             records = await self._load_type(resource, values[resource.type], requests, optional_ids)
             for link in resource.links if changes_links else ():
-                ids = {record.get(link.foreign_key) for record in records}
-                former_target_ids[link.target].update(ids - {None})
+                linked_ids = (record.get(link.foreign_key) for record in records)
+                former_target_ids[link.target].update(id_ for id_ in linked_ids if id_ is not None)
         for type_name, ids in former_target_ids.items():
             unknown = {id_ for id_ in ids if not self._records.get((type_name, id_))}
             await self._load_type(self._graph[type_name], {"_id": set()}, requests, unknown)

@@ -1,9 +1,7 @@
 """Indexes: one of each indexed field that filters and sorts use, and the id."""
 
-import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 import pymongo
@@ -22,8 +20,6 @@ _log = logging.getLogger("registry")
 
 BUILD_SECONDS = 86_400.0
 """The time limit of a build, instead of that of the connection."""
-
-_PROGRESS_SECONDS = 5.0
 
 _INDEX_NOT_FOUND = 27
 
@@ -104,38 +100,15 @@ async def drop_index(collection: AsyncIOMotorCollection[Record], name: str) -> b
 
 
 async def build_indexes(database: Database, collection: str, indexes: Sequence[IndexModel]) -> None:
-    """Build indexes of a collection, and log the progress if it takes seconds.
+    """Build indexes of a collection; MongoDB logs the progress.
 
     Other processes that build the same ones wait for one build in MongoDB, and begin another if it
     is aborted. The build is ended if the caller is cancelled. Raises PyMongoError;
     DuplicateKeyError if an index is unique, but what is stored is not.
     """
-    progress = asyncio.create_task(_log_progress(database, collection))
-    try:
-        await _build(database, collection, indexes)
-    finally:
-        progress.cancel()
-
-
-async def _build(database: Database, collection: str, indexes: Sequence[IndexModel]) -> None:
     # Otherwise a thread would wait for the build, and delay the end of the process.
     commands = ReadCommands(database)
     async with commands.cancellable_session() as session:
         with pymongo.timeout(BUILD_SECONDS):
             await database[collection].create_indexes(indexes, session=session)
     await commands.close()
-
-
-async def _log_progress(database: Database, collection: str) -> None:
-    stages: list[dict[str, Any]] = [
-        {"$currentOp": {"allUsers": True}},
-        {"$match": {"ns": f"{database.name}.{collection}", "progress.total": {"$gt": 0}}},
-    ]
-    while True:
-        await asyncio.sleep(_PROGRESS_SECONDS)
-        with suppress(OperationFailure):  # the user may lack the privilege `inprog`
-            for each in await database.client.admin.aggregate(stages).to_list(None):
-                text, progress = each["msg"].partition(": ")[2], each["progress"]
-                text = text.partition(" Index Build")[0]
-                share = 100 * progress["done"] // progress["total"]
-                _log.info("Building indexes of %s: %s, %d %%", collection, text, share)

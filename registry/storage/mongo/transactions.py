@@ -168,11 +168,7 @@ class SingleCommand(Transaction):
         """Insert a document. Raises WriteRejected."""
         for document in documents:
             inserted = self._database[collection].insert_one(document, session=self._session)
-            try:
-                await observed("insert", inserted)
-            except WriteError as error:
-                raise WriteRejected(error.details or {}, document["_id"]) from None
-            self._set_time()
+            await self._write("insert", inserted, document["_id"])
 
     async def update(self, collection: str, statements: Sequence[Statement]) -> None:
         """Update a document.
@@ -184,17 +180,18 @@ class SingleCommand(Transaction):
             changed = self._database[collection].update_one(
                 query, statement["u"], session=self._session
             )
-            try:
-                result = await observed("update", changed)
-            except WriteError as error:
-                raise WriteRejected(error.details or {}, statement["q"]["_id"]) from None
+            result = await self._write("update", changed, statement["q"]["_id"])
             if not result.matched_count:
                 raise TransactionConflict
-            self._set_time()
 
-    def _set_time(self) -> None:
+    async def _write(self, command: str, reply: Awaitable[_Result], id_: Any) -> _Result:
+        try:
+            result = await observed(command, reply)
+        except WriteError as error:
+            raise WriteRejected(error.details or {}, id_) from None
         # The stubs of motor declare this property as a method.
         self.time = self._session.operation_time  # type: ignore[assignment]
+        return result
 
 
 _SUSPECT_SECONDS = 1.0

@@ -23,7 +23,7 @@ from registry.model.attributes import Text
 from registry.model.resource_type import Link, ResourceType
 from registry.resources import RESOURCES
 from registry.settings import Settings
-from registry.storage.mongo.positions import Positions
+from registry.storage.mongo.change_feed import Positions
 from registry.storage.tokens import Tokens
 from tests.conftest import Header, Serve
 from tests.devices import WITH_DEVICES

@@ -21,7 +21,7 @@ from registry.client import Client, RegistryError, registry_client
 from registry.http.app_keys import FOLLOWERS
 from registry.settings import Settings
 from registry.start_error import StartError
-from registry.storage.mongo.positions import Positions
+from registry.storage.mongo.change_feed import Positions
 from registry.transfer import webhooks
 from registry.transfer.watcher import Deliver, PositionFile, watch
 from registry.transfer.webhooks import ReceiverGone, Webhook, parse_secret

@@ -1,23 +1,32 @@
-"""The change feed: what was committed to the resources of all types, in the order of commits."""
+"""The change feed: what was committed to the resources of all types, in the order of commits.
+
+Clients keep positions in it as opaque strings.
+"""
 
 import logging
+import struct
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Sequence
+from functools import lru_cache
+from hashlib import sha256
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
+from bson.codec_options import CodecOptions
 from bson.timestamp import Timestamp
 from pymongo.errors import OperationFailure, PyMongoError
 
 from registry.jsonapi.change_events import ChangedRecord
 from registry.jsonapi.changes import Verb
+from registry.jsonapi.error_objects import quoted
 from registry.model.attributes import utc_text
 from registry.model.authorship import UPDATED_AT, UPDATED_BY
 from registry.model.graph import Graph
 from registry.model.record import LAST_WRITE, Record
 from registry.model.resource_type import ResourceType
 from registry.offloading import in_chunks
-from registry.storage.errors import PositionExpired, Unavailable
+from registry.storage.errors import InvalidPosition, PositionExpired, Unavailable
 from registry.storage.mongo.change_streams import (
     ChangeEvent,
     ChangeStream,
@@ -185,3 +194,60 @@ def _field_names(resource: ResourceType) -> tuple[str, ...]:
 def _before(time: Timestamp) -> Timestamp:
     """Return the time before another one, at which changes of other shards may still follow."""
     return Timestamp(time.time, time.inc - 1) if time.inc else Timestamp(time.time - 1, 2**32 - 1)
+
+
+_POSITION = struct.Struct(">BII4s")
+"""The version of the format, the seconds and the counter of a time, and the database."""
+
+_POSITION_VERSION, _CHECKSUM_BYTES = 1, 5
+
+_POSITION_LENGTH = (_POSITION.size + _CHECKSUM_BYTES) * 4 // 3
+"""Characters of a position: whole groups of three bytes, which base64 writes in one way only."""
+
+
+class Positions:
+    """The positions of one database.
+
+    A position is a cluster time, so it lies between two transactions. database: a digest of what no
+    other database has.
+    """
+
+    def __init__(self, database: bytes) -> None:
+        self._database = database
+
+    @classmethod
+    async def of(cls, database: Database, collection: str) -> "Positions":
+        """Return those of a database, known by a collection that it keeps. Raises PyMongoError."""
+        plain = database.with_options(CodecOptions())  # by default, a UUID is read as bytes
+        cursor = await plain.list_collections(filter={"name": collection})
+        (found,) = await cursor.to_list(None)
+        identity = bytes(found["info"]["uuid"]) + database.name.encode()
+        return cls(sha256(identity).digest()[:4])
+
+    def encode(self, time: Timestamp) -> str:
+        """Return the position after all changes up to a time."""
+        return _encoded(time, self._database)
+
+    def decode(self, position: str) -> Timestamp:
+        """Return the time of a position. Raises InvalidPosition."""
+        try:
+            data = urlsafe_b64decode(position) if len(position) == _POSITION_LENGTH else b""
+        except ValueError:
+            data = b""
+        content = data[: _POSITION.size]
+        if not data or data[_POSITION.size :] != _checksum(content):
+            raise InvalidPosition(f"{quoted(position)} is not a complete position.")
+        version, seconds, counter, database = _POSITION.unpack(content)
+        if version != _POSITION_VERSION or database != self._database:
+            raise InvalidPosition(f"{quoted(position)} is a position of another database.")
+        return Timestamp(seconds, counter)
+
+
+@lru_cache(maxsize=64)  # reads share their times
+def _encoded(time: Timestamp, database: bytes) -> str:
+    content = _POSITION.pack(_POSITION_VERSION, time.time, time.inc, database)
+    return urlsafe_b64encode(content + _checksum(content)).decode()
+
+
+def _checksum(content: bytes) -> bytes:
+    return sha256(content).digest()[:_CHECKSUM_BYTES]

@@ -52,7 +52,7 @@ STORAGE_LAYERS = [
     {"schema"},
     {"reads"},
     {"writes"},
-    {"repository", "tokens", "types_lease"},
+    {"repository", "tokens"},
 ]
 """The layers of `registry.storage`, from the bottom up."""
 

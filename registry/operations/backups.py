@@ -23,9 +23,9 @@ from registry.operations.backup_archive import (
     split_documents,
     write_manifest,
 )
+from registry.operations.types_lease import SERVICES
 from registry.storage import (
     INCOMPLETE_RESTORE,
-    SERVICES,
     Database,
     SnapshotExpired,
     is_incomplete,

@@ -53,8 +53,6 @@ from registry.storage.tokens import COLLECTION as COLLECTION
 from registry.storage.tokens import Token as Token
 from registry.storage.tokens import TokenLookups as TokenLookups
 from registry.storage.tokens import Tokens as Tokens
-from registry.storage.types_lease import SERVICES as SERVICES
-from registry.storage.types_lease import types_lease as types_lease
 from registry.storage.writes.id_allocation import greatest_id as greatest_id
 from registry.storage.writes.link_periods import HAS_BOUNDS as HAS_BOUNDS
 from registry.storage.writes.link_periods import correction as correction

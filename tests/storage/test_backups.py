@@ -29,10 +29,10 @@ from registry.operations.backup_archive import (
     write_manifest,
 )
 from registry.operations.backups import back_up, restore
+from registry.operations.types_lease import SERVICES
 from registry.private_files import new_file
 from registry.settings import Settings
 from registry.start_error import StartError
-from registry.storage import SERVICES
 from registry.testing_databases import new_name
 from tests.conftest import Serve
 from tests.mongods import client_of

@@ -9,7 +9,7 @@ import pymongo
 from pymongo.errors import PyMongoError
 
 from registry.start_error import StartError
-from registry.storage.mongo.mongo_client import Database
+from registry.storage import Database
 
 SERVICES = "services"
 """The collection with a document for each lease: `{_id, digest, until}`."""

@@ -1,13 +1,12 @@
 """Statements: few commands that store changes of records, and why MongoDB rejects one of them."""
 
 import logging
-from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from itertools import groupby
 from typing import Any
 
 from registry.jsonapi.changes import Write
-from registry.model.record import LAST_WRITE, VERSION
+from registry.model.record import LAST_WRITE, VERSION, Record
 from registry.model.resource_type import ResourceType
 from registry.storage.errors import (
     DUPLICATE_KEY,
@@ -89,15 +88,12 @@ def _updates(changes: Sequence[RecordChange], resource: ResourceType) -> list[di
     """Return the statements of updates: one for all records in which the same links change."""
     links = {VERSION, LAST_WRITE, *(link.foreign_key for link in resource.links)}
     links |= {*resource.tracking_fields}
-    alike: dict[Hashable, list[RecordChange]] = defaultdict(list)
+    alike: dict[Hashable, tuple[Record, list[Any]]] = {}
     for one in changes:
         fields = one.fields
-        alike[tuple(fields.items()) if fields.keys() <= links else one.key].append(one)
+        key = tuple(fields.items()) if fields.keys() <= links else one.key
+        alike.setdefault(key, (fields, []))[1].append(one.key[1])
     return [
-        {
-            "q": {"_id": id_condition([one.after["_id"] for one in some if one.after])},
-            "u": {"$set": some[0].fields},
-            "multi": len(some) > 1,
-        }
-        for some in alike.values()
+        {"q": {"_id": id_condition(ids)}, "u": {"$set": fields}, "multi": len(ids) > 1}
+        for fields, ids in alike.values()
     ]

@@ -33,12 +33,13 @@ _Outcomes: TypeAlias = dict[WriteRequest, list[WriteResult] | _Pending | Excepti
 class _Group:
     """Requests that share a transaction, or one that runs alone.
 
-    claims: the records that no other group may write meanwhile. ended: what requests wait for that
-    write the same records.
+    claims: the records that no other group may write meanwhile. outdated: those that other groups
+    have written since this one began. ended: what requests wait for that write the same records.
     """
 
     def __init__(self) -> None:
         self.claims: set[RecordKey] = set()
+        self.outdated: set[RecordKey] = set()
         self.ended: _Pending = asyncio.get_running_loop().create_future()
 
 
@@ -67,6 +68,7 @@ class GroupCommit:
         self._batcher: Batcher[WriteRequest, list[WriteResult] | _Pending] = Batcher(
             self._run_group, name="writes", limits=GROUPS
         )
+        self._groups: set[_Group] = set()  # in flight
         self._writers: dict[RecordKey, _Group] = {}  # the groups that have claimed records
         self._alone: set[_Pending] = set()
 
@@ -95,7 +97,7 @@ class GroupCommit:
         self, requests: Sequence[WriteRequest]
     ) -> list[list[WriteResult] | _Pending | Exception]:
         """Run requests as a group; return the outcome of each."""
-        group, outcomes, admitted, size = _Group(), _Outcomes(), list[WriteRequest](), 0
+        group, outcomes, admitted, size = self._begin(), _Outcomes(), list[WriteRequest](), 0
         for request in requests:
             if size and size + request.size > _MAX_RESOURCES:
                 outcomes[request] = group.ended
@@ -131,7 +133,7 @@ class GroupCommit:
     async def _run_alone(self, request: WriteRequest) -> list[WriteResult] | None:
         """Run a request in a transaction of its own; return its results."""
         while True:
-            group = _Group()
+            group = self._begin()
             try:
                 writer = self._claim(group, request)
                 if writer is None:
@@ -146,6 +148,11 @@ class GroupCommit:
             finally:
                 self._end(group)
             await writer.ended
+
+    def _begin(self) -> _Group:
+        group = _Group()
+        self._groups.add(group)
+        return group
 
     def _claim(self, group: _Group, request: WriteRequest) -> _Group | None:
         """Claim the records of a request for a group; return another that has one of them.
@@ -164,8 +171,11 @@ class GroupCommit:
 
     def _end(self, group: _Group) -> None:
         """Free the claims of a group, and let those that wait for it continue."""
+        self._groups.remove(group)
         for key in group.claims:
             del self._writers[key]
+        for other in self._groups:
+            other.outdated |= group.claims
         group.ended.set_result(None)
 
     async def _apply(
@@ -201,7 +211,7 @@ class GroupCommit:
                 writer = self._claim(group, request)
                 # The change feed shows one author for what a transaction changes in a record.
                 is_shared = any(authors.get(key, author) != author for key in touched)
-                if all_sealed & request.records or is_shared:
+                if all_sealed & request.records or is_shared or touched & group.outdated:
                     writer = group
                 if writer is None:
                     authors |= dict.fromkeys(touched, author)

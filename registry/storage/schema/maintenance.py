@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from motor.motor_asyncio import AsyncIOMotorCollection
-
 from pymongo.errors import ConnectionFailure
 
 from registry.jsonapi.filtering import filtered_fields

@@ -1,8 +1,7 @@
 """The settings of the service, from command-line flags and environment variables."""
 
 from registry.settings.parser import Parser, flag, variable, without_credentials
-from registry.settings.settings import CORES, Settings
-from registry.settings.sources import VARIABLES, add_setting, parse_settings
+from registry.settings.settings import CORES, VARIABLES, Settings, add_setting, parse_settings
 
 __all__ = [
     "CORES",

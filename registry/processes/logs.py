@@ -1,7 +1,7 @@
 """The log of each process: its lines are bounded, and so is their number."""
 
 import logging
-from dataclasses import dataclass
+from collections import Counter
 from io import FileIO, TextIOWrapper
 from queue import SimpleQueue
 from threading import Thread
@@ -89,7 +89,9 @@ class StderrHandler(logging.StreamHandler):  # type: ignore[type-arg] # not gene
     def __init__(self, log_format: str, *stream: TextIO) -> None:
         super().__init__(*(stream or [_unbuffered_stderr()]))
         self.setFormatter(_JsonFormatter() if log_format == "json" else _LineFormatter(_LINE))
-        self._periods: dict[_Kind, _Period] = {}
+        # By the name of the logger, the level, and the message template.
+        self._ends: dict[tuple[str, int, str], float] = {}
+        self._counts = Counter[tuple[str, int, str]]()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write the record unless too many of its kind were written in this period."""
@@ -97,24 +99,22 @@ class StderrHandler(logging.StreamHandler):  # type: ignore[type-arg] # not gene
             super().emit(record)
             return
         kind = record.name, record.levelno, str(record.msg)
-        if kind not in self._periods or self._periods[kind].ends <= record.created:
+        if self._ends.get(kind, 0.0) <= record.created:
             self._end_periods(record.created)
-            self._periods[kind] = _Period(record.created + _PERIOD_SECONDS)
-        period = self._periods[kind]
-        period.count += 1
-        if period.count <= _MAX_REPEATS:
+            self._ends[kind] = record.created + _PERIOD_SECONDS
+        self._counts[kind] += 1
+        if self._counts[kind] <= _MAX_REPEATS:
             super().emit(record)
-        elif period.omitted == 1:
+        elif self._counts[kind] == _MAX_REPEATS + 1:
             self._note(kind, "More lines like `%s` are omitted for up to %g s", _PERIOD_SECONDS)
 
     def _end_periods(self, now: float) -> None:
-        for kind, period in list(self._periods.items()):
-            if period.ends <= now:
-                del self._periods[kind]
-                if period.omitted > 0:
-                    self._note(kind, f"{period.omitted} lines like `%s` were omitted")
+        for kind in [kind for kind, end in self._ends.items() if end <= now]:
+            del self._ends[kind]
+            if (omitted := self._counts.pop(kind) - _MAX_REPEATS) > 0:
+                self._note(kind, f"{omitted} lines like `%s` were omitted")
 
-    def _note(self, kind: "_Kind", text: str, *args: object) -> None:
+    def _note(self, kind: tuple[str, int, str], text: str, *args: object) -> None:
         name, level, template = kind
         super().emit(_record(name, level, text, template, *args))
 
@@ -130,23 +130,6 @@ def _unbuffered_stderr() -> TextIO:
     """
     raw = FileIO(2, "w", closefd=False)
     return TextIOWrapper(cast(BinaryIO, raw), errors="backslashreplace", write_through=True)
-
-
-_Kind = tuple[str, int, str]
-"""The name of the logger, the level, and the message template."""
-
-
-@dataclass(slots=True)
-class _Period:
-    """ends: when, as in LogRecord.created. count: of records, written or not."""
-
-    ends: float
-    count: int = 0
-
-    @property
-    def omitted(self) -> int:
-        """How many were not written, if positive."""
-        return self.count - _MAX_REPEATS
 
 
 class _LineFormatter(logging.Formatter):

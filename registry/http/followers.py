@@ -10,6 +10,7 @@ from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import cast
 
 from aiohttp import hdrs, web
@@ -106,8 +107,8 @@ class _Group:
 
     audience: Audience
     is_chunked: bool
-    event_at: float
-    comment_at: float
+    event_at: float = field(default_factory=monotonic)
+    comment_at: float = field(default_factory=monotonic)
     members: set[_Follower] = field(default_factory=set)
 
     def framed(self, data: bytes) -> bytes:
@@ -130,6 +131,12 @@ class _Batch:
     def size(self) -> int:
         """The number of changes."""
         return sum(len(commit.changes) for commit in self.commits)
+
+    def after(self, time: ClusterTime) -> "_Batch":
+        """Return the commits after a time: this batch, unless some are not."""
+        if not self.commits or self.commits[0].time > time:
+            return self
+        return _Batch([one for one in self.commits if one.time > time])
 
 
 class Followers:
@@ -213,7 +220,8 @@ class Followers:
         if self._feed is None or self._is_stopping or is_behind:
             return  # it may connect again
         follower = _Follower(request, transport, after, token)
-        group = self._group(audience, hdrs.TRANSFER_ENCODING in response.headers)
+        key = audience, hdrs.TRANSFER_ENCODING in response.headers
+        group = self._groups.setdefault(key, _Group(*key))
         follower.send(group.framed(beginning))
         group.members.add(follower)
         try:
@@ -221,7 +229,7 @@ class Followers:
         finally:
             group.members.discard(follower)
             if not group.members:
-                self._groups.pop((audience, group.is_chunked), None)
+                self._groups.pop(key, None)
 
     async def close(self) -> None:
         """End all followers, and wait until the change stream is closed."""
@@ -279,7 +287,7 @@ class Followers:
         for group in list(self._groups.values()):
             data = await self._encoded(batch, group)
             if data:
-                group.event_at = group.comment_at = asyncio.get_running_loop().time()
+                group.event_at = group.comment_at = monotonic()
             async for follower in _in_turns(group.members):
                 if follower.is_waiting and follower.next == self._end - 1:
                     if follower.has_read and follower.after < commits[0].time:
@@ -308,10 +316,7 @@ class Followers:
             if behind:
                 batch = self._batches[-behind]
                 follower.next += 1
-                if follower.after < batch.commits[0].time:
-                    follower.send(await self._encoded(batch, group))
-                else:
-                    follower.send(await self._encode_unknown(batch.commits, follower, group))
+                follower.send(await self._encoded(batch.after(follower.after), group))
             else:
                 follower.is_waiting = True
                 follower.wake_event.clear()
@@ -323,19 +328,12 @@ class Followers:
         feed = self._repository.changes(follower.after)
         try:
             while follower.after < self._start and not follower.is_ended:
-                commits = await feed.read()
-                follower.send(await self._encode_unknown(commits, follower, group))
+                batch = _Batch(await feed.read())
+                follower.send(await self._encoded(batch.after(follower.after), group))
                 follower.after = feed.time
                 await follower.request.writer.drain()
         finally:
             await feed.close()
-
-    async def _encode_unknown(
-        self, commits: Sequence[Commit], follower: _Follower, group: _Group
-    ) -> bytes:
-        """Return those of the commits that a follower does not know, encoded."""
-        unknown = _Batch([one for one in commits if one.time > follower.after])
-        return await self._encoded(unknown, group)
 
     async def _encoded(self, batch: _Batch, group: _Group) -> bytes:
         """Return a batch as a group gets it; empty if it must not see anything of it."""
@@ -358,7 +356,7 @@ class Followers:
             await asyncio.sleep(_TICK_SECONDS)
             try:
                 for group in list(self._groups.values()):
-                    await self._keep_alive(group, asyncio.get_running_loop().time())
+                    await self._keep_alive(group, monotonic())
                 await self._end_rejected()
             except Exception:  # noqa: BLE001 - a defect: tokens are still to be checked
                 _log.exception("Connections of the change feed are not maintained")
@@ -399,12 +397,6 @@ class Followers:
 
     def _all(self) -> list[_Follower]:
         return [follower for group in self._groups.values() for follower in group.members]
-
-    def _group(self, audience: Audience, is_chunked: bool) -> _Group:
-        now = asyncio.get_running_loop().time()
-        return self._groups.setdefault(
-            (audience, is_chunked), _Group(audience, is_chunked, event_at=now, comment_at=now)
-        )
 
     def _position_event(self, time: ClusterTime) -> bytes:
         return encode_position(self._repository.positions.encode(time))

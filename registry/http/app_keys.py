@@ -7,6 +7,7 @@ from registry.http.followers import Followers
 from registry.http.hosts import AllowedHosts
 from registry.http.limits import Deadlines, Limits
 from registry.http.proxies import TrustedProxies
+from registry.http.responses import common_headers, request_id
 from registry.model.graph import Graph
 from registry.settings import Settings
 from registry.storage import Coalescer, Repository, Snapshot
@@ -34,4 +35,14 @@ def new_application(settings: Settings, limits: Limits, cors: Cors) -> web.Appli
     app[SETTINGS], app[LIMITS], app[CORS] = settings, limits, cors
     app[PROXIES] = TrustedProxies(settings.trusted_proxy, settings.public_url)
     app[HOSTS] = AllowedHosts(settings, app[PROXIES])
+    app.on_response_prepare.append(_add_headers)
     return app
+
+
+async def _add_headers(request: web.Request, response: web.StreamResponse) -> None:
+    """Add the headers that every response has, other than DocumentResponse, which has them."""
+    for name, value in common_headers(request_id(request)).items():
+        response.headers.setdefault(name, value)
+    cors = request.config_dict[CORS]
+    if cors.is_on:
+        cors.add_headers(request, response.headers)

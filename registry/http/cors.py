@@ -3,7 +3,7 @@
 from aiohttp import hdrs, web
 from multidict import CIMultiDict
 
-from registry.http.responses import POSITION
+from registry.http.responses import POSITION, DocumentResponse
 from registry.jsonapi.error_types import CrossSiteRequest
 from registry.protocol import (
     IDEMPOTENCY_KEY,
@@ -14,7 +14,7 @@ from registry.protocol import (
     REQUEST_ID,
 )
 
-_PREFLIGHT_HEADERS = {
+_PREFLIGHT_HEADERS: dict[str, str] = {
     hdrs.ACCESS_CONTROL_ALLOW_METHODS: "GET, HEAD, POST, PATCH, DELETE",
     # `*` would not include Authorization.
     hdrs.ACCESS_CONTROL_ALLOW_HEADERS: ", ".join(
@@ -78,14 +78,14 @@ class Cors:
         if not (is_link or self._allows_all or self._allows(request)):
             raise CrossSiteRequest
 
-    def preflight(self, request: web.BaseRequest) -> web.Response | None:
+    def preflight(self, request: web.BaseRequest) -> DocumentResponse | None:
         """Return the response to a preflight request, which needs no token; None for others."""
         is_preflight = (
             request.method == hdrs.METH_OPTIONS
             and hdrs.ACCESS_CONTROL_REQUEST_METHOD in request.headers
             and self._allows(request)
         )
-        return web.Response(status=204, headers=_PREFLIGHT_HEADERS) if is_preflight else None
+        return DocumentResponse(204, b"", _PREFLIGHT_HEADERS) if is_preflight else None
 
     def add_headers(self, request: web.BaseRequest, headers: CIMultiDict[str]) -> None:
         """Add the headers to those of a response that is not sent yet."""

@@ -121,7 +121,7 @@ class DocumentResponse(web.StreamResponse):
         writer = request.writer
         status, headers = self.status, self.headers
         lines = "".join(map("{}: {}\r\n".format, headers.keys(), headers.values()))
-        if status != 304:  # which has no content (RFC 9110, 15.4.5)
+        if status not in {204, 304}:  # which have no content (RFC 9110, 15.3.5 and 15.4.5)
             lines += f"Content-Length: {len(self._content)}\r\n"
         head = (
             f"{_first_lines(request.version, status, self._stays_open)}{lines}"

@@ -20,7 +20,7 @@ from registry.http.connection import Connection
 from registry.http.cors import FETCH_SITE
 from registry.http.error_responses import error_response, log_error
 from registry.http.request_recorder import RequestRecorder
-from registry.http.responses import DocumentResponse, NoResponse, common_headers, request_id
+from registry.http.responses import DocumentResponse, NoResponse
 from registry.http.service_urls import HEALTH_PATHS
 from registry.jsonapi.error_objects import ApiError
 from registry.jsonapi.error_types import ExpectationFailed, HeaderFieldsTooLarge
@@ -192,11 +192,7 @@ class _Server(web.Server):
         return web.Request(message, payload, protocol, writer, task, loop, client_max_size=size)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Return the response of the application, or the error document for what it raises.
-
-        Adds the common headers to responses other than DocumentResponse, which has them, and
-        compresses their bodies.
-        """
+        """Return the response of the application, or the error document for what it raises."""
         try:
             self._check(request)
             preflight = self._cors.preflight(request) if self._cors.is_on else None
@@ -210,15 +206,11 @@ class _Server(web.Server):
             _connection(request).record(request, None)
             raise
         # An exact class, as isinstance is slow for an abstract class such as StreamResponse.
-        if response.__class__ is not DocumentResponse:
-            if response.prepared:  # a stream, which has the headers
-                return response
-            for name, value in common_headers(request_id(request)).items():
-                response.headers.setdefault(name, value)
-            if isinstance(response, web.Response) and isinstance(request, web.Request):
-                await compress(request, response)
-        if self._cors.is_on:
-            self._cors.add_headers(request, response.headers)
+        if response.__class__ is DocumentResponse:
+            if self._cors.is_on:
+                self._cors.add_headers(request, response.headers)
+        elif isinstance(response, web.Response) and isinstance(request, web.Request):
+            await compress(request, response)
         return response
 
     def _check(self, request: web.BaseRequest) -> None:

@@ -10,10 +10,9 @@ from aiohttp import hdrs, web
 from registry.compound.include_resolver import resolve
 from registry.compound.stream import CompoundStream
 from registry.csv_format import CsvTable
-from registry.http.app_keys import CORS
 from registry.http.compression import MIN_BYTES, GzipWriter, compresses
 from registry.http.etags import is_current
-from registry.http.responses import MAX_WRITE, DocumentResponse, common_headers, request_id
+from registry.http.responses import MAX_WRITE, DocumentResponse
 from registry.http.views.document_view import ResourceView
 from registry.http.write_headers import read_preferences
 from registry.jsonapi.authorization import required_by_change, required_by_query
@@ -142,10 +141,8 @@ async def _stream(
 ) -> web.StreamResponse:
     """Respond with the pieces of a body. content: the headers that describe it."""
     request = view.request
-    response = web.StreamResponse(headers=common_headers(request_id(request)) | content)
+    response = web.StreamResponse(headers=content)
     writer: web.StreamResponse | GzipWriter = response
-    if (cors := view.app[CORS]).is_on:
-        cors.add_headers(request, response.headers)
     # Until the beginning is ready, an error still becomes an error document.
     beginning = await _first_bytes(pieces, MIN_BYTES)
     view.deadlines.stop()

@@ -1,7 +1,7 @@
 """The base classes of the views of documents: dispatching, reading requests, responding."""
 
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import ClassVar, TypeAlias, TypeVar
 
@@ -60,7 +60,6 @@ _NO_HEADERS: Mapping[str, str] = {}
 _JSONAPI: Mapping[str, str] = {hdrs.CONTENT_TYPE: MEDIA_TYPE}
 
 
-@dataclass(frozen=True, slots=True)
 class Endpoint:
     """A path and its view, and what the path stands for.
 
@@ -69,27 +68,25 @@ class Endpoint:
     the path supports. requirements: what every request requires, by its method.
     """
 
-    path: str
-    name: str
-    view: "type[DocumentView]"
-    scope: QueryScope | None = None
-    relationship: Relationship | None = None
-    handlers: "Mapping[str, _Handler]" = field(init=False)
-    requirements: Mapping[str, Sequence[Requirement]] = field(init=False)
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        path: str,
+        name: str,
+        view: "type[DocumentView]",
+        scope: QueryScope | None = None,
+        relationship: Relationship | None = None,
+    ) -> None:
+        self.path, self.name, self.view = path, name, view
+        self.scope, self.relationship = scope, relationship
+        self.handlers = view.handlers
         types: list[ResourceType] = []
-        handlers = self.view.handlers
-        if self.scope is not None:
-            resource, graph = self.scope.resource, self.scope.graph
-            types += readable_with(resource, graph)
-            if self.relationship is not None:
-                types += readable_with(graph[self.relationship.target], graph)
-            if (self.relationship or resource).read_only:
-                handlers = {name: handlers[name] for name in _READING}
-        required = {method: required_by_method(method, types) for method in handlers}
-        object.__setattr__(self, "handlers", handlers)
-        object.__setattr__(self, "requirements", required)
+        if scope is not None:
+            types += readable_with(scope.resource, scope.graph)
+            if relationship is not None:
+                types += readable_with(scope.graph[relationship.target], scope.graph)
+            if (relationship or scope.resource).read_only:
+                self.handlers = {name: view.handlers[name] for name in _READING}
+        self.requirements = {name: required_by_method(name, types) for name in self.handlers}
 
 
 ENDPOINTS: web.AppKey[Mapping[web.AbstractRoute, Endpoint]] = web.AppKey("endpoints")

@@ -3,9 +3,9 @@
 from aiohttp import hdrs, web
 
 from registry.http.access_control import PRINCIPAL, bearer_token
-from registry.http.app_keys import CORS, FOLLOWERS, GRAPH
+from registry.http.app_keys import FOLLOWERS, GRAPH
 from registry.http.connection import Connection
-from registry.http.responses import POSITION, DocumentResponse, common_headers, request_id
+from registry.http.responses import POSITION, DocumentResponse
 from registry.http.views.document_view import DocumentView
 from registry.jsonapi.authorization import required_by_feed
 from registry.jsonapi.change_events import (
@@ -41,11 +41,9 @@ class FeedView(DocumentView):
         after = self._after(query)
         if not prefers(EVENT_STREAM, self.request.headers.getall(hdrs.ACCEPT, ())):
             return await self._respond_with_positions()
-        headers = common_headers(request_id(self.request))
-        headers |= {hdrs.CONTENT_TYPE: EVENT_STREAM, "X-Accel-Buffering": "no"}  # of nginx
+        headers = {hdrs.CONTENT_TYPE: EVENT_STREAM, "X-Accel-Buffering": "no"}  # of nginx
         response = web.StreamResponse(headers=headers)
         response.force_close()
-        self.app[CORS].add_headers(self.request, response.headers)
         if self.request.method == hdrs.METH_HEAD:
             return response
         await self._enter(self.repository.bulkheads.followers, awaits_client=True)

@@ -1,15 +1,15 @@
-"""Writers that record which of their writes were acknowledged, and compare them with the database.
+"""Writers that record which of their writes were acknowledged, and followers of the change feed.
 
 Each writer changes only records of its own, one request after another, so that what the database
 may contain follows from the responses: the effect of each acknowledged write, and of each other one
-entirely or not at all.
+entirely or not at all. What a follower has got is what the database contains.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import orjson
 from aiohttp import ClientConnectorError, ClientError, ClientSession, ClientTimeout
 
+from tests.feed import Stream
 from tests.support import MEDIA_TYPE, Database, check_document, to_many
 
 _PAUSE_SECONDS = 0.05
@@ -38,7 +39,8 @@ class Reply:
 
     @property
     def id(self) -> str:
-        identifier: str = self.document["data"]["id"]
+        """The id of the resource, nothing if the request has failed."""
+        identifier: str = self.document["data"]["id"] if self.is_acknowledged else ""
         return identifier
 
 
@@ -91,12 +93,25 @@ class Client:
 
     async def create_once(self, path: str, data: Any, key: str) -> Reply:
         """Repeat a creation with its idempotency key until it is acknowledged."""
-        headers = {"Idempotency-Key": key}
-        reply = await self.send("POST", path, data, **headers)
-        while not reply.is_acknowledged:
+        while not (reply := await self.send("POST", path, data, **{"Idempotency-Key": key})).id:  # noqa: ASYNC110 - no event
             await asyncio.sleep(_PAUSE_SECONDS)
-            reply = await self.send("POST", path, data, **headers)
         return reply
+
+    @asynccontextmanager
+    async def changes(self, position: str) -> AsyncIterator[Stream]:
+        """Yield the change feed after a position; it has no events if it is refused."""
+        headers = {"Accept": "text/event-stream", "Last-Event-ID": position}
+        async with self._session.get(
+            f"{self._url}/changes", headers=headers, timeout=ClientTimeout(sock_connect=5)
+        ) as response:
+            if response.status != 200:
+                await response.read()
+            yield Stream(response)
+
+    async def position(self) -> str:
+        """Return the present position in the change feed."""
+        async with self._session.get(f"{self._url}/changes") as response:
+            return response.headers["Registry-Position"]
 
     async def rename(self, id_: str, name: str) -> Reply:
         return await self.send("PATCH", f"/persons/{id_}", person(name))
@@ -150,18 +165,23 @@ class _State:
 class Writer:
     """Writes through one service and reads through another until it is stopped.
 
-    label: the prefix of its names and serials. complete_cycles: how often it has written in each
-    way, and each write was acknowledged.
+    label: the prefix of its names and serials. repeats: whether it repeats creations, with keys,
+    until they are acknowledged. complete_cycles: how often it has written in each way, and each
+    write was acknowledged.
     """
 
-    def __init__(self, label: str, ledger: Ledger, writing: Client, reading: Client) -> None:
+    def __init__(
+        self, label: str, ledger: Ledger, writing: Client, reading: Client, *, repeats: bool
+    ) -> None:
         self._label = label
+        self._repeats = repeats
         self._ledger = ledger
         self._writing = writing
         self._reading = reading
         self._number = 0
         self._id = ""
         self._states: set[_State] = set()
+        self._created: list[tuple[str, Any, str, Reply]] = []
         self.complete_cycles = 0
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -174,7 +194,9 @@ class Writer:
             self.complete_cycles += await self._cycle()
 
     async def check(self, database: Database) -> None:
-        """Compare the database with the responses."""
+        """Compare the database, and more repetitions, with the responses."""
+        for *request, reply in self._created:
+            assert await self._reading.create_once(*request) == reply
         query = {"$regex": f"^{self._label}-"}
         persons = await database.persons.find({"first_name": query}).to_list(None)
         computers = await database.computers.find({"serial": query}).to_list(None)
@@ -257,7 +279,12 @@ class Writer:
         self, effect: Callable[[_State], _State], method: str, path: str, data: Any = None
     ) -> Reply:
         """Send a request that writes; then read the person with its computers."""
-        reply = await self._writing.send(method, path, data)
+        if self._repeats and method == "POST":
+            key = f"{self._label}-{self._number}"
+            reply = await self._writing.create_once(path, data, key)
+            self._created.append((path, data, key, reply))
+        else:
+            reply = await self._writing.send(method, path, data)
         after = set(map(effect, self._states))
         self._states = after if reply.is_acknowledged else self._states | after
         shown = await self._reading.send("GET", f"{self._path}?include=computers")
@@ -278,3 +305,63 @@ def _shown(document: Any) -> tuple[str, frozenset[str]]:
     """Return the name and the serials of the computers in the document of a person."""
     serials = (resource["attributes"]["serial"] for resource in document["included"])
     return document["data"]["attributes"]["last_name"], frozenset(serials)
+
+
+Resources = dict[tuple[str, str], dict[str, Any]]
+"""The attributes of resources, and the owner of computers, by type and id."""
+
+
+class Follower:
+    """Applies the changes of a service from a position on, however often its connection ends.
+
+    resources: what is stored at this position, and later what the changes make of it.
+    """
+
+    def __init__(self, client: Client, position: str, resources: Resources) -> None:
+        self._client = client
+        self._position = position
+        self.resources = resources
+
+    async def run(self) -> None:
+        """Follow until it is cancelled."""
+        while True:
+            with suppress(ClientError, TimeoutError, EOFError):
+                await self._follow()
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _follow(self) -> None:
+        """Apply whole transactions until the connection ends."""
+        changes: list[Any] = []
+        async with self._client.changes(self._position) as stream:
+            while True:
+                event = await stream.next()
+                if event.name == "message":
+                    changes.append(event.data)
+                if event.id:
+                    for change in changes:
+                        self._apply(change)
+                    changes, self._position = [], event.id
+
+    def _apply(self, change: Any) -> None:
+        data = change.get("data") or change["ref"]
+        identity = data["type"], data["id"]
+        assert (change["op"] == "add") == (identity not in self.resources), change
+        if change["op"] == "remove":
+            del self.resources[identity]
+            return
+        owner = data.get("relationships", {}).get("owner")
+        linked = {"owner": owner["data"] and owner["data"]["id"]} if owner else {}
+        stored = self.resources.setdefault(identity, {"owner": None})
+        stored |= data.get("attributes", {}) | linked
+
+
+async def stored_resources(database: Database) -> Resources:
+    """Return what is stored, as followers know it."""
+    stored: Resources = {}
+    async for one in database.persons.find():
+        names = {name: one[name] for name in ("first_name", "last_name", "email")}
+        stored["person", str(one["_id"])] = {"owner": None} | names
+    async for one in database.computers.find():
+        owner = one["person"] and str(one["person"])
+        stored["computer", str(one["_id"])] = {"owner": owner, "serial": one["serial"]}
+    return stored

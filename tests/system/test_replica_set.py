@@ -11,7 +11,7 @@ import os
 import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 
 import pytest
@@ -24,7 +24,18 @@ from tests.storage.waiting import eventually
 from tests.storage.writing import locked
 from tests.support import Database
 from tests.system.conftest import Start
-from tests.system.ledger import Client, Connect, Ledger, Reply, Writer, clients, computer, person
+from tests.system.ledger import (
+    Client,
+    Connect,
+    Follower,
+    Ledger,
+    Reply,
+    Writer,
+    clients,
+    computer,
+    person,
+    stored_resources,
+)
 from tests.system.service import Service
 from tests.system.test_workers import workers_of
 
@@ -214,13 +225,18 @@ async def test_the_id_of_a_deleted_resource_is_not_reused_when_the_primary_is_lo
 async def load(
     writing: Client, reading: Client, database: Database
 ) -> AsyncIterator[Callable[[], Awaitable[None]]]:
-    """Write until the block ends, then compare the database with the acknowledged writes.
+    """Write and follow until the block ends, then compare the database with both.
 
     Yields a function that waits until every writer has written in each way since the call.
     """
     ledger, stop = Ledger(), asyncio.Event()
     pairs = [(writing, reading), (reading, writing)] * (WRITERS // 2)
-    writers = [Writer(f"w{index}", ledger, *pair) for index, pair in enumerate(pairs)]
+    writers = [
+        Writer(f"w{index}", ledger, *pair, repeats=index >= WRITERS // 2)
+        for index, pair in enumerate(pairs)
+    ]
+    follower = Follower(reading, await reading.position(), await stored_resources(database))
+    following = asyncio.create_task(follower.run())
 
     async def progress() -> None:
         goals = {writer: writer.complete_cycles + 2 for writer in writers}
@@ -236,6 +252,12 @@ async def load(
         stop.set()
     for writer in writers:
         await writer.check(database)
+    last = ("person", (await reading.create_once("/persons", person("last"), "last")).id)
+    assert await eventually(lambda: following.done() or last in follower.resources)
+    following.cancel()
+    with suppress(asyncio.CancelledError):
+        await following
+    assert follower.resources == await stored_resources(database)
 
 
 async def test_acknowledged_writes_survive_step_downs_and_the_loss_of_the_primary(
@@ -326,76 +348,6 @@ async def test_acknowledged_writes_survive_the_loss_of_workers_and_of_the_whole_
         primary = await replica_set.primary()
         entered = await primary.affect(["update"], f"{database.name}.computers", LATE)
         await primary.wait_until_entered("failCommand", entered + 1)
-        for process in (*workers_of(service), service.process.pid):
-            os.kill(process, signal.SIGKILL)
-        await primary.recover()
-        await asyncio.to_thread(start_workers)
-        await progress()
-
-
-@asynccontextmanager
-async def repeated_creations(
-    client: Client, database: Database
-) -> AsyncIterator[Callable[[], Awaitable[None]]]:
-    """Create resources until the block ends, each repeated until it is acknowledged.
-
-    Then checks that each exists once, and that the response to one more repetition is the same.
-    Yields a function that waits until every client has created in each way since the call.
-    """
-    owner, stop = (await client.create("owner")).id, asyncio.Event()
-    created: dict[str, Reply] = {}
-    counts = [0] * WRITERS
-
-    def request(name: str, number: int) -> Awaitable[Reply]:
-        data = [("/persons", person(name)), ("/computers", computer(name, owner))]
-        return client.create_once(*data[number % 2], key=name)
-
-    async def create(writer: int) -> None:
-        while not stop.is_set():
-            name = f"{writer}-{counts[writer]}"
-            created[name] = await request(name, counts[writer])
-            counts[writer] += 1
-
-    async def progress() -> None:
-        goals = [count + 2 for count in counts]
-
-        assert await eventually(
-            lambda: all(count >= goal for count, goal in zip(counts, goals, strict=True)), 60
-        )
-
-    async with asyncio.TaskGroup() as tasks:
-        for writer in range(WRITERS):
-            tasks.create_task(create(writer))
-        yield progress
-        stop.set()
-    persons = await database.persons.find({"first_name": {"$ne": "owner"}}).to_list(None)
-    computers = await database.computers.find().to_list(None)
-    stored = [(one["first_name"], str(one["_id"])) for one in persons]
-    stored += [(one["serial"], str(one["_id"])) for one in computers]
-    assert sorted(stored) == sorted((name, reply.id) for name, reply in created.items())
-    for name, reply in created.items():
-        assert await request(name, int(name.partition("-")[2])) == reply
-
-
-async def test_repeated_creations_are_executed_once_when_the_primary_or_the_service_is_lost(
-    replica_set: ReplicaSet,
-    database: Database,
-    serve: Serve,
-    connect: Connect,
-    unused_tcp_port: int,
-) -> None:
-    start_workers = partial(serve, "--workers", "2", "--port", str(unused_tcp_port))
-    service = start_workers()
-    client = connect(service.url)
-    async with repeated_creations(client, database) as progress:
-        await progress()
-        for worker in workers_of(service):
-            os.kill(worker, signal.SIGKILL)
-        await progress()
-        await replica_set.step_down()
-        await progress()
-        primary = await replica_set.primary()
-        primary.kill()
         for process in (*workers_of(service), service.process.pid):
             os.kill(process, signal.SIGKILL)
         await primary.recover()

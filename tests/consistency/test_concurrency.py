@@ -15,6 +15,10 @@ import pytest
 from aiohttp import ClientSession, TCPConnector
 from yarl import URL
 
+from registry.model.graph import Graph
+from registry.operations.consistency import check
+from registry.resources import RESOURCES
+from registry.settings import Settings
 from tests.consistency.linearization import Call, Request, State, Write, explanation
 from tests.consistency.model import (
     RELATIONSHIPS,
@@ -275,10 +279,11 @@ async def stored(database: Database) -> State:
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 async def test_concurrent_requests_have_the_responses_of_sequential_ones(
-    start: Start, database: Database, workers: str
+    start: Start, settings: Settings, database: Database, workers: str
 ) -> None:
     state = await stored(database)
-    origin = start("--workers", workers).url
+    options = {"mongodb_uri": settings.mongodb_uri, "REGISTRY_DATABASE": settings.database}
+    origin = start("--workers", workers, **options).url
     async with AsyncExitStack() as stack:
         clients = []
         for number in range(CLIENTS + 1):
@@ -302,3 +307,4 @@ async def test_concurrent_requests_have_the_responses_of_sequential_ones(
             after = explanation(state, calls)
             assert after, "\n".join(map(str, [state, *itertools.chain(*calls)]))
             state = State(after.model)
+    assert (await check(database, Graph(RESOURCES))).total == 0

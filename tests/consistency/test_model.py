@@ -595,8 +595,8 @@ class Comparison(RuleBasedStateMachine):
                 del links[name]
 
 
-def test_every_response_is_that_of_the_model(start: Start) -> None:
-    client = Client(start("--unique", "person.email").url)
+def test_every_response_is_that_of_the_model(start: Start, mongodb_uri: str) -> None:
+    client = Client(start("--unique", "person.email", mongodb_uri=mongodb_uri).url)
     run_state_machine_as_test(
         partial(Comparison, client),  # type: ignore[arg-type] # any factory is called
         settings=settings(

@@ -1,4 +1,4 @@
-"""Starting the service: its data, its output, and its error messages."""
+"""Starting the service: its data, its addresses, its output, and its error messages."""
 
 from __future__ import annotations
 
@@ -6,15 +6,45 @@ import re
 import resource
 import shlex
 import socket
+import sys
 from contextlib import ExitStack
+from pathlib import Path
 from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
 
 import pytest
 
 from registry.testing_databases import new_name
 from tests.mongods import client_of
 from tests.system.conftest import Start
-from tests.system.service import COMMAND, environment, error_message, person, start_error
+from tests.system.service import (
+    COMMAND,
+    TIMEOUT,
+    WORKERS,
+    environment,
+    error_message,
+    person,
+    start_error,
+)
+
+OPEN = ("--auth", "off")
+
+WITHOUT_IPV6 = """
+import errno, os, socket, registry.__main__
+class Socket(socket.socket):
+    def __init__(self, family=socket.AF_INET, *arguments, **options):
+        if family == socket.AF_INET6:
+            raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
+        super().__init__(family, *arguments, **options)
+socket.socket = Socket
+registry.__main__.main()
+"""
+
+
+def status(url: str, **headers: str) -> int:
+    with urlopen(Request(url, headers=headers), timeout=TIMEOUT) as response:  # noqa: S310 - http
+        number: int = response.status
+    return number
 
 
 def test_data_survives_a_restart(start: Start) -> None:
@@ -44,7 +74,7 @@ def test_more_connections_are_served_than_open_files(start: Start, mongodb_uri: 
     with ExitStack() as stack:
         stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
         resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
-        service = start(MONGODB_URI=mongodb_uri, REGISTRY_DATABASE=new_name())
+        service = start(mongodb_uri=mongodb_uri)
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(1_024, hard), hard))
         port = urlsplit(service.url).port
         for _ in range(300):
@@ -105,3 +135,50 @@ def test_a_data_directory_in_use_is_reported(start: Start) -> None:
 def test_an_invalid_setting_is_reported_with_its_variable(variable: str, value: str) -> None:
     message = error_message(COMMAND, environment() | {variable: value}, status=2)
     assert message.startswith(f"registry: {variable}: ")
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_all_addresses_are_those_of_ipv4_and_ipv6(
+    start: Start, workers: str, mongodb_uri: str
+) -> None:
+    options = ("--host", "::", "--workers", workers, "--metrics-port", "0", *OPEN)
+    service = start(*options, mongodb_uri=mongodb_uri)
+    line = service.announcement
+    metrics = re.search(r"Metrics: (http://127\.0\.0\.1:\d+/metrics)\n", line)
+    assert metrics, line
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+", service.url)
+    assert "). It listens on all addresses of this machine. " in line
+    assert "[::]" not in line
+    for url in (f"{service.url}/persons", metrics[1]):
+        for host in ("127.0.0.1", "[::1]", "localhost"):
+            assert status(url.replace("127.0.0.1", host)) == 200
+
+
+def test_ipv4_clients_are_known_by_their_own_address_on_all_addresses(
+    start: Start, mongodb_uri: str
+) -> None:
+    options = ("--host", "[::]", "--access-log", "on", "--trusted-proxy", "127.0.0.1", *OPEN)
+    service = start(*options, mongodb_uri=mongodb_uri)
+    status(f"{service.url}/persons")
+    assert " remote=127.0.0.1\n" in service.log_line()
+    status(f"{service.url}/persons", **{"X-Forwarded-For": "198.51.100.7"})
+    assert " remote=198.51.100.7\n" in service.log_line()
+
+
+@pytest.mark.parametrize(
+    ("host", "shown"),
+    [("[::1]", "[::1]"), ("0.0.0.0", "127.0.0.1")],  # noqa: S104 - what is tested
+)
+def test_prints_a_visitable_address(host: str, shown: str, start: Start, mongodb_uri: str) -> None:
+    service = start("--host", host, *OPEN, mongodb_uri=mongodb_uri)
+    assert re.fullmatch(rf"http://{re.escape(shown)}:\d+", service.url)
+    assert ("It listens on all addresses" in service.announcement) is (host != shown)
+    assert (host in service.announcement) is (host == shown)
+    assert status(f"{service.url}/persons") == 200
+
+
+def test_a_machine_without_ipv6_is_reported_in_one_line(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", WITHOUT_IPV6, "--data-dir", str(tmp_path), "--host", "::"]
+    message = error_message(command, environment())
+    assert "cannot listen on :: port 0 (Address family not supported by protocol)" in message
+    assert "--host" in message

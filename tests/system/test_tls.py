@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 import orjson
 import pytest
 
-from registry.testing_databases import new_name
 from tests.certificates import Authority
 from tests.system.conftest import Start
 from tests.system.service import TIMEOUT, WORKERS, Service, eventually, start_error
@@ -43,8 +42,7 @@ def test_sighup_reloads_the_certificate_in_every_worker_and_drops_no_connection(
 ) -> None:
     certificate, key, _ = authority.issue("used")
     options = ("--tls-certificate", certificate, "--tls-key", key, "--workers", workers)
-    database = new_name()
-    service = start(*options, MONGODB_URI=mongodb_uri, REGISTRY_DATABASE=database)
+    service = start(*options, mongodb_uri=mongodb_uri)
     assert service.url.startswith("https://127.0.0.1:")
     first = serial_number(service, authority)
     with closing(connect(service, authority)) as connection:

@@ -7,7 +7,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -15,7 +15,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from benchmark import load, table
+from benchmark import load
 from benchmark.client import Request
 from benchmark.processes import BenchmarkError, all_cores
 from benchmark.workloads import TITLES, Workload
@@ -25,8 +25,6 @@ from tests.system.service import ROOT, descendants, has_exited
 pytestmark = pytest.mark.slow
 
 PNG = b"\x89PNG\r\n\x1a\n"
-
-Serve = Callable[[], Awaitable[str]]
 
 TIMEOUT = 600
 """Seconds for a run of the benchmark; 30 are usual on an idle machine, 190 on a busy one."""
@@ -59,44 +57,6 @@ def rows(tables: str) -> list[list[str]]:
     """Return the cells of all rows of all tables."""
     lines = [line for line in tables.splitlines() if line.startswith("| ")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-
-
-@pytest.fixture
-def serve(aiohttp_server: Callable[[web.Application], Awaitable[TestServer]]) -> Serve:
-    """Start a server that has one person, refuses the requests for another, and deletes others."""
-    deleted = set[str]()
-
-    async def delete(request: web.Request) -> web.Response:
-        id_ = request.match_info["id"]
-        status = 404 if id_ in deleted else 204
-        deleted.add(id_)
-        return web.Response(status=status)
-
-    async def respond(_: web.Request) -> web.Response:
-        return web.Response()
-
-    async def refuse(_: web.Request) -> web.Response:
-        headers = {"Retry-After": "1"}
-        return web.Response(status=503, headers=headers, text='{"code":"overloaded"}')
-
-    async def start() -> str:
-        app = web.Application()
-        app.router.add_get("/persons/busy", refuse)
-        app.router.add_get("/persons/1", respond)
-        app.router.add_delete("/persons/{id}", delete)
-        return str((await aiohttp_server(app)).make_url("/"))
-
-    return start
-
-
-async def measure(
-    url: str, directory: Path, *paths: str, method: str = "GET", body: str = ""
-) -> load.Metrics:
-    """Send requests with these paths to a server for a second."""
-    file, sample = directory / "requests", Request(method, paths[0])
-    file.write_text("".join(f"{method}\t{path}\t{body}\n" for path in paths))
-    workload = Workload("read", TITLES["read"], file, (sample, sample))
-    return await load.measure(url, workload, load.Load(2, 1, 1, all_cores()))
 
 
 async def test_tables_show_the_selected_workloads_and_charts_are_written(tmp_path: Path) -> None:
@@ -136,13 +96,11 @@ async def test_an_interrupt_stops_all_processes_that_it_started(tmp_path: Path) 
     assert all(map(has_exited, started))
 
 
-async def test_a_server_that_fails_every_request_ends_the_run(serve: Serve, tmp_path: Path) -> None:
-    with pytest.raises(BenchmarkError, match=r"^read one person, 2 connections .*'status': [1-9]"):
-        await measure(await serve(), tmp_path, "/persons/unknown")
-
-
-def test_the_page_on_performance_has_markers_for_the_table() -> None:
-    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
-    before, begin, rest = page.partition("<!-- benchmark -->\n")
-    _, end, after = rest.partition("<!-- end of benchmark -->")
-    assert table.replace_summary(page, "| new |\n") == f"{before}{begin}\n| new |\n\n{end}{after}"
+async def test_a_server_that_fails_every_request_ends_the_run(tmp_path: Path) -> None:
+    file, sample = tmp_path / "requests", Request("GET", "/persons/unknown")
+    file.write_text("GET\t/persons/unknown\t\n")
+    workload = Workload("read", TITLES["read"], file, (sample, sample))
+    async with TestServer(web.Application()) as server:
+        url = str(server.make_url("/"))
+        with pytest.raises(BenchmarkError, match=r"^read one person, 2 .*'status': [1-9]"):
+            await load.measure(url, workload, load.Load(2, 1, 1, all_cores()))

@@ -6,12 +6,15 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatch
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
+from tests.mongods import program_of
 from tests.requirements import pins
 from tests.system.service import COMMAND, ROOT, TIMEOUT, environment
 
@@ -19,9 +22,21 @@ UNIT = ROOT / "docs" / "registry.service"
 
 DOCKERFILE = ROOT / "Dockerfile"
 
-COMPOSE = ROOT / "docker-compose.yml"
+COMPOSE_FILE = ROOT / "docker-compose.yml"
 
-PAGES = [UNIT, DOCKERFILE, COMPOSE, ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+COMPOSE: dict[str, Any] = yaml.safe_load(COMPOSE_FILE.read_text())
+
+SERVICES: Mapping[str, Any] = COMPOSE["services"]
+
+URI: str = SERVICES["registry"]["environment"]["MONGODB_URI"]
+
+MEMBERS = re.findall(r"mongo\d", URI)
+
+HEALTH_CHECK: str = SERVICES["mongo1"]["healthcheck"]["test"][-1]
+
+PASSWORDS = {"MONGODB_PASSWORD": "5ec7e7", "MONGODB_ADMIN_PASSWORD": "ad314"}
+
+PAGES = [UNIT, DOCKERFILE, COMPOSE_FILE, ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def test_the_dockerfile_is_valid() -> None:
@@ -82,3 +97,45 @@ def test_a_documented_command_exists_with_its_options(command: str) -> None:
     )
     for option in (word for word in words if word.startswith("--")):
         assert option in done.stdout
+
+
+def test_the_services_are_complete() -> None:
+    assert SERVICES["registry"]["build"] == "."
+    assert len(MEMBERS) == 3
+    assert set(SERVICES) == {"registry", *MEMBERS}
+    assert set(COMPOSE["volumes"]) == set(MEMBERS)
+    for service in SERVICES.values():
+        assert set(service.get("depends_on", ())) <= set(SERVICES)
+    assert re.findall(r"host: \"(mongo\d):27017\"", HEALTH_CHECK) == MEMBERS
+
+
+def test_each_mongod_has_the_key_in_a_file_that_it_accepts() -> None:
+    assert COMPOSE["secrets"] == {"mongodb_key": {"environment": "MONGODB_KEY"}}
+    for member in MEMBERS:
+        assert SERVICES[member]["secrets"] == [
+            {"source": "mongodb_key", "uid": "999", "gid": "999", "mode": 0o400}
+        ]
+        assert "--keyFile /run/secrets/mongodb_key" in " ".join(SERVICES[member]["command"])
+
+
+def test_no_password_has_a_default() -> None:
+    variables = [URI, *SERVICES["mongo1"]["environment"].values()]
+    used = re.findall(r"\$\{(\w+)(:\?[^}]+)?\}", " ".join(variables))
+    assert {name for name, _ in used} == set(PASSWORDS)
+    # Compose stops if one is missing where it is required, which is once for each.
+    assert {name for name, message in used if message} == set(PASSWORDS)
+
+
+def test_the_registry_is_a_user_with_few_rights() -> None:
+    """Those that tests/storage/test_secured_cluster.py shows to be enough."""
+    assert URI.startswith("mongodb://registry:${MONGODB_PASSWORD:?")
+    assert re.findall(r'role: "(\w+)", db: "(\w+)"', HEALTH_CHECK) == [("readWrite", "registry")]
+
+
+async def test_mongod_takes_its_options(mongodb_uri: str) -> None:
+    _, *options = SERVICES["mongo1"]["command"]
+    command = [await program_of(mongodb_uri), *options, "--outputConfig"]
+    done = subprocess.run(command, capture_output=True, check=True)  # noqa: S603, ASYNC221 - ends at once
+    config = yaml.safe_load(done.stdout)
+    assert config["replication"]["replSet"] == "registry"
+    assert config["security"]["keyFile"] == "/run/secrets/mongodb_key"

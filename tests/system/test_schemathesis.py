@@ -14,7 +14,6 @@ import pytest
 from registry.settings import Settings
 from tests.conftest import Grant, Serve
 from tests.devices import WITH_DEVICES
-from tests.system.conftest import Start
 from tests.system.service import ROOT
 
 pytestmark = pytest.mark.slow
@@ -25,8 +24,6 @@ ENVIRONMENT = os.environ | {
 }
 MAX_SECONDS = 300
 """A minute is usual; the limit allows for a busy machine."""
-
-WRITES = ("create_person", "create_computer", "update_person", "update_computer")
 
 
 async def check(
@@ -59,11 +56,19 @@ async def check(
     assert f"Tested: {tested}" in printed, printed
 
 
-async def test_all_responses_conform_to_the_description(start: Start, tmp_path: Path) -> None:
-    service = await asyncio.to_thread(start)
-    await check(service.url, tmp_path)
-    _, log = await asyncio.to_thread(service.stop)
-    assert "Traceback" not in log
+async def test_all_responses_conform_to_the_description(
+    serve: Serve, settings: Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of attributes of all types, and of unique ones, whose examples are taken."""
+    caplog.set_level(logging.INFO)
+    unique = ("computer.serial", "person.email")
+    api = await serve(WITH_DEVICES, replace(settings, unique=unique))
+    await api.person(email="grace.hopper@example.com")
+    await api.computer("SN-0001")
+    await check(api.origin, tmp_path, tested=38)
+    for name in ("Another `person` has this `email`.", "Another `computer` has this `serial`."):
+        assert name in caplog.text
+    assert "Traceback" not in caplog.text
 
 
 async def test_responses_with_and_without_a_token_conform_to_the_description(
@@ -77,26 +82,3 @@ async def test_responses_with_and_without_a_token_conform_to_the_description(
     for sent in (f"Bearer {await grant('write')}", "Basic Z3JhY2U6aG9wcGVy"):
         options = ("--phases=fuzzing", f"--header=Authorization:{sent}")
         await check(api.origin, tmp_path, *options, examples=2)
-
-
-async def test_attributes_of_all_types_conform_to_the_description(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    api = await serve(resources=WITH_DEVICES)
-    await check(api.origin, tmp_path, "--include-tag=Device", tested=8)
-    assert "Traceback" not in caplog.text
-
-
-async def test_conflicts_of_unique_attributes_conform_to_the_description(
-    serve: Serve, settings: Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    api = await serve(settings=replace(settings, unique=("computer.serial", "person.email")))
-    await api.person(email="grace.hopper@example.com")  # as in the examples of the description
-    await api.computer("SN-0001")
-    await api.person()
-    await api.computer("SN-0002")
-    selected = (f"--include-operation-id={name}" for name in (*WRITES, "perform_operations"))
-    await check(api.origin, tmp_path, "--phases=examples", *selected, tested=5)
-    for name in ("Another `person` has this `email`.", "Another `computer` has this `serial`."):
-        assert name in caplog.text

@@ -1,4 +1,4 @@
-"""Stopping the service: it finishes open requests and leaves no processes behind."""
+"""Stopping the service: it finishes open requests and leaves no processes; its health checks."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import os
 import shutil
 import signal
 import socket
-import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from http.client import HTTPConnection
 from pathlib import Path
@@ -23,7 +21,6 @@ import pytest_asyncio
 from registry.mongod import embedded
 from registry.settings import Settings
 from tests.mongods import client_of
-from tests.support import MEDIA_TYPE
 from tests.system.conftest import Start
 from tests.system.service import (
     TIMEOUT,
@@ -156,38 +153,6 @@ def test_a_service_under_nohup_survives_the_end_of_its_terminal(start: Start) ->
 
 
 @pytest.mark.parametrize("workers", WORKERS)
-def test_no_client_that_reuses_its_connection_loses_a_request(workers: str, start: Start) -> None:
-    service = start("--workers", workers)
-    stop_sent = threading.Event()
-    url = urlsplit(service.url)
-
-    def create_until_told_to_close(number: int) -> list[str]:
-        """Create persons on one connection until a response closes it; return their ids."""
-        ids = []
-        connection = HTTPConnection(str(url.hostname), url.port, timeout=TIMEOUT)
-        with closing(connection):
-            while True:
-                body = orjson.dumps(person(f"Grace {number}"))
-                connection.request("POST", "/persons", body, {"Content-Type": MEDIA_TYPE})
-                response = connection.getresponse()
-                ids.append(orjson.loads(response.read())["data"]["id"])
-                if response.headers["Connection"] == "close":
-                    assert stop_sent.is_set()
-                    return ids
-                time.sleep(0.01 * number)  # some are idle at the time of the signal
-
-    with ThreadPoolExecutor(16) as pool:
-        clients = [pool.submit(create_until_told_to_close, number) for number in range(16)]
-        time.sleep(0.5)
-        stop_sent.set()
-        terminate(service)
-        created = [id_ for client in clients for id_ in client.result()]
-    assert service.end()[0] == 0
-    assert len(set(created)) == len(created)
-    assert len(start().names()) == len(created)
-
-
-@pytest.mark.parametrize("workers", WORKERS)
 def test_connections_not_accepted_yet_get_responses(workers: str, start: Start) -> None:
     service = start("--workers", workers)
     processes = [service.process.pid, *descendants(service.process.pid)]
@@ -229,22 +194,35 @@ def test_a_killed_service_can_be_restarted_immediately(start: Start) -> None:
         assert service.stop(signal.SIGKILL) == (-signal.SIGKILL, "")
 
 
-@pytest.mark.parametrize("workers", WORKERS)
-def test_a_request_is_finished_whose_body_is_still_arriving(workers: str, start: Start) -> None:
-    service = start("--workers", workers)
-    body = orjson.dumps(person("Grace"))
-    head = (
-        f"POST /persons HTTP/1.1\r\nHost: localhost\r\nContent-Type: {MEDIA_TYPE}\r\n"
-        f"Content-Length: {len(body)}\r\nExpect: 100-continue\r\n\r\n"
-    )
-    with connect(service) as connection, connection.makefile("rb") as response:
-        connection.sendall(head.encode() + body[:9])
-        assert response.readline() == b"HTTP/1.1 100 Continue\r\n"
-        terminate(service)
+def health(connection: HTTPConnection, name: str) -> tuple[int, str]:
+    connection.request("GET", f"/health/{name}")
+    response = connection.getresponse()
+    return response.status, orjson.loads(response.read())["status"]
+
+
+def http_connection(service: Service) -> HTTPConnection:
+    return HTTPConnection(urlsplit(service.url).netloc, timeout=TIMEOUT)
+
+
+def test_a_service_is_ready_when_its_database_responds(start: Start) -> None:
+    service = start()
+    with closing(http_connection(service)) as connection:
+        assert health(connection, "ready") == (200, "ok")
+        os.kill(service.mongod, signal.SIGSTOP)
+        try:
+            # It may answer one more command before it stops.
+            unavailable = (503, "database unavailable")
+            assert eventually(lambda: health(connection, "ready") == unavailable)
+            assert health(connection, "live") == (200, "ok")
+        finally:
+            os.kill(service.mongod, signal.SIGCONT)
+        assert eventually(lambda: health(connection, "ready") == (200, "ok"))
+
+
+def test_a_service_that_stops_is_not_ready(start: Start) -> None:
+    service = start()
+    with closing(http_connection(service)) as connection:
+        assert health(connection, "live") == (200, "ok")
+        service.process.terminate()
         assert eventually(lambda: refuses_connections(service))
-        connection.sendall(body[9:])
-        assert response.readline() == b"\r\n"
-        assert response.readline() == b"HTTP/1.1 201 Created\r\n"
-        assert b"Connection: close\r\n" in response.read()
-    assert service.end()[0] == 0
-    assert start().names() == ["Grace"]
+        assert health(connection, "ready") == (503, "stopping")

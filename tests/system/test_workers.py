@@ -7,9 +7,8 @@ import signal
 import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from functools import partial
-from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import urlopen
@@ -96,48 +95,6 @@ def test_a_killed_worker_is_replaced_while_the_others_serve(start: Start) -> Non
     assert f"ERROR worker exited unexpectedly: signal 9 (Killed) (process {killed})" in log
     assert "WARNING worker has been restarted" in log
     assert (status, log.count("\n")) == (0, 2)
-
-
-def inodes(process: int) -> set[str]:
-    """Return the inodes of the sockets of a process."""
-    found = set()
-    for link in Path(f"/proc/{process}/fd").iterdir():
-        with suppress(FileNotFoundError):  # closed since
-            found.add(str(link.readlink()))
-    return {target for target in found if target.startswith("socket:")}
-
-
-def ports_served_by(worker: int) -> set[int]:
-    """Return the client ports of the connections of a worker."""
-    rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    own = inodes(worker)
-    return {int(row[2].rpartition(":")[2], 16) for row in rows if f"socket:[{row[9]}]" in own}
-
-
-def test_requests_of_other_workers_succeed_when_one_is_killed(start: Start) -> None:
-    service = start(*TWO)
-    killed, other = workers_of(service)
-    url = urlsplit(service.url)
-    with ExitStack() as stack:
-        connections = []
-        for _ in range(32):
-            connection = HTTPConnection(str(url.hostname), url.port, timeout=TIMEOUT)
-            stack.callback(connection.close)
-            connection.request("GET", "/persons/1")
-            connection.getresponse().read()
-            connections.append((connection, connection.sock.getsockname()[1]))
-        ports = ports_served_by(other)
-        remaining = [connection for connection, port in connections if port in ports]
-        assert 0 < len(remaining) < len(connections)
-        for connection in remaining:
-            connection.request("GET", "/persons")
-        os.kill(killed, signal.SIGKILL)
-        for _ in range(20):
-            for connection in remaining:
-                response = connection.getresponse()
-                assert response.status == 200
-                response.read()
-                connection.request("GET", "/persons")
 
 
 def test_a_killed_service_leaves_no_processes(start: Start) -> None:

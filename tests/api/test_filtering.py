@@ -34,6 +34,8 @@ def number_of_related(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
     monkeypatch.setattr(listings, "_MAX_TOTAL_IDS", most)
     monkeypatch.setattr(related_reads, "MAX_BATCH", 7)
     monkeypatch.setattr(related_reads, "_MAX_SORTED", most)
+    monkeypatch.setattr(related_reads, "_RECORDS_PER_RESULT", 2)
+    monkeypatch.setattr(related_reads, "_EXTRA_TARGETS", most // 2)
     for module in (listings, stream):
         monkeypatch.setattr(module, "CHUNK", 3)
 

@@ -202,14 +202,6 @@ async def test_a_damaged_backup_is_refused(
     assert await other.list_collection_names() == []
 
 
-async def test_a_database_with_data_is_not_overwritten(other: Database, backup: Path) -> None:
-    await other["persons"].insert_one({"_id": 7})
-
-    with pytest.raises(BackupError, match=r"is not empty: it has persons"):
-        await restore_file(other, backup)
-    assert await other.list_collection_names() == ["persons"]
-
-
 async def test_the_database_of_a_service_that_has_stored_nothing_is_empty(
     other: Database, backup: Path, serve: Serve, mongodb_uri: str
 ) -> None:

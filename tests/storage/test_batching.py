@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from typing import Any
-from weakref import ref
 
 import pytest
 
@@ -149,26 +148,12 @@ async def test_a_batch_below_the_minimum_is_not_dispatched_in_parallel() -> None
     assert await asyncio.gather(*tasks) == [key * 10 for key in range(110)]
 
 
-class Page:
-    """A key: pages with the same number are equal."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Page) and other.number == self.number
-
-    def __hash__(self) -> int:
-        return hash(self.number)
-
-
 class Pages:
     """Loads pages through a coalescer. batches: the fetches by number, held until released."""
 
     def __init__(self) -> None:
         self.coalescer = Coalescer[int]("test")
         self.batches = {number: HeldBatches() for number in (1, 2)}
-        self.keys: list[ref[Page]] = []
 
     async def load(self, *numbers: int) -> list[asyncio.Task[int]]:
         tasks = [asyncio.create_task(self.load_one(number)) for number in numbers]
@@ -181,9 +166,7 @@ class Pages:
             assert isinstance(result, int)
             return result
 
-        page = Page(number)
-        self.keys.append(ref(page))
-        return await self.coalescer.load(page, fetch)
+        return await self.coalescer.load(number, fetch)
 
 
 async def test_equal_keys_share_a_fetch_that_begins_after_all_of_the_calls() -> None:
@@ -219,20 +202,6 @@ async def test_a_fetch_is_cancelled_with_the_last_of_its_callers() -> None:
     assert pages.batches[1].loaded == [[1], [1], [1]]
     pages.batches[1].released.set()
     assert await fifth == 10
-
-
-async def test_concurrent_reads_share_queries(api: Api, commands: CommandLog) -> None:
-    for number in range(5):
-        await api.computer(f"SN-{number}", owner=await api.person())
-    commands.take("find")
-    responses = await asyncio.gather(
-        *(api.get(f"/computers/{1 + number % 6}?include=owner") for number in range(60))
-    )
-    assert [response.status for response in responses] == [200, 200, 200, 200, 200, 404] * 10
-    for response in responses:
-        if response.status == 200:
-            assert response.included == [("person", response.id)]
-    assert len(commands.take("find")) < 60  # one per request if nothing was batched
 
 
 def load_page(api: Api, query: Query) -> asyncio.Task[Window]:

@@ -10,10 +10,6 @@ from registry.storage.bulkheads import Bulkhead
 from registry.storage.errors import BulkheadFull
 
 
-def bulkhead(limit: int = 1, queue: int = 10, seconds: float = 60.0) -> Bulkhead:
-    return Bulkhead("heavy_queries", limit, queue, seconds)
-
-
 async def settle() -> None:
     """Let all tasks run until each waits for something else."""
     for _ in range(10):
@@ -21,67 +17,70 @@ async def settle() -> None:
 
 
 class Operations:
-    """Operations that end when the test says so."""
+    """Operations in the slots of a bulkhead, by number, which end when the test says so.
 
-    def __init__(self, bulkhead: Bulkhead) -> None:
-        self._bulkhead = bulkhead
+    begun: the numbers of those that have had a slot, in order.
+    """
+
+    def __init__(self, limit: int = 1, queue: int = 10, seconds: float = 60.0) -> None:
+        self.slots = Bulkhead("heavy_queries", limit, queue, seconds)
         self.begun = list[int]()
-        self.may_end = [asyncio.Event() for _ in range(10)]
+        self._may_end = [asyncio.Event() for _ in range(10)]
+        self._tasks: list[asyncio.Task[int]] = []
 
     async def _run_in_slot(self, number: int, client: str | None) -> int:
-        async with self._bulkhead.slot(client):
+        async with self.slots.slot(client):
             self.begun.append(number)
-            await self.may_end[number].wait()
+            await self._may_end[number].wait()
             return number
 
-    async def start(self, number: int, client: str | None = None) -> asyncio.Task[int]:
-        task = asyncio.create_task(self._run_in_slot(number, client))
+    async def start(self, *clients: str | None) -> list[asyncio.Task[int]]:
+        """Start one operation for each client; return those."""
+        for client in clients:
+            run = self._run_in_slot(len(self._tasks), client)
+            self._tasks.append(asyncio.create_task(run))
+            await settle()
+        return self._tasks[-len(clients) :]
+
+    async def end(self, *numbers: int) -> list[int]:
+        """End operations, by default all of them; return the numbers of those that have begun."""
+        for number in numbers or range(len(self._may_end)):
+            self._may_end[number].set()
         await settle()
-        return task
+        return self.begun
 
 
 async def test_operations_beyond_the_limit_wait_in_the_order_of_their_arrival() -> None:
-    operations = Operations(bulkhead(limit=2))
-    tasks = [await operations.start(number) for number in range(5)]
+    operations = Operations(limit=2)
+    tasks = await operations.start(*[None] * 5)
     assert operations.begun == [0, 1]
     for number in (1, 0, 2, 3, 4):
-        operations.may_end[number].set()
-        await settle()
-        assert operations.begun == sorted(operations.begun)
+        begun = await operations.end(number)
+        assert begun == sorted(begun)
     assert await asyncio.gather(*tasks) == [0, 1, 2, 3, 4]
 
 
 async def test_a_client_gets_a_slot_while_it_has_fewer_than_are_free() -> None:
-    operations = Operations(bulkhead(limit=8))
-    clients = ("a", "a", "a", "a", "a", "b", "b", "b", "c", "d")
-    tasks = [await operations.start(number, client) for number, client in enumerate(clients)]
+    operations = Operations(limit=8)
+    tasks = await operations.start("a", "a", "a", "a", "a", "b", "b", "b", "c", "d")
     assert operations.begun == [0, 1, 2, 3, 5, 6, 8, 9]
-
-    for may_end in operations.may_end:
-        may_end.set()
+    await operations.end()
     assert await asyncio.gather(*tasks) == list(range(10))
 
 
 async def test_a_slot_is_passed_on_to_the_first_client_that_may_have_it() -> None:
-    operations = Operations(bulkhead(limit=2))
-    clients = ("a", "a", "b", "b", "c")
-    tasks = [await operations.start(number, client) for number, client in enumerate(clients)]
+    operations = Operations(limit=2)
+    tasks = await operations.start("a", "a", "b", "b", "c")
     assert operations.begun == [0, 2]
-    operations.may_end[2].set()
-    await settle()
-    assert operations.begun == [0, 2, 3]
-    operations.may_end[3].set()
-    await settle()
-    assert operations.begun == [0, 2, 3, 4]
-    for may_end in operations.may_end:
-        may_end.set()
-    assert await asyncio.gather(*tasks) == list(range(5))
-    tasks = [await operations.start(number, "a") for number in range(2)]
-    assert await asyncio.gather(*tasks) == [0, 1]
+    assert await operations.end(2) == [0, 2, 3]
+    assert await operations.end(3) == [0, 2, 3, 4]
+    await operations.end()
+    tasks += await operations.start("a", "a")
+    assert await asyncio.gather(*tasks) == list(range(7))
 
 
 async def test_a_client_that_has_its_share_is_told_so() -> None:
-    slots = bulkhead(limit=2, seconds=0.001)
+    slots = Operations(limit=2, seconds=0.001).slots
     async with slots.slot("a"):
         with pytest.raises(BulkheadFull) as caught:
             await slots.acquire("a")
@@ -92,69 +91,56 @@ async def test_a_client_that_has_its_share_is_told_so() -> None:
 
 
 async def test_an_operation_is_refused_at_once_if_the_queue_is_full() -> None:
-    operations = Operations(bulkhead(limit=1, queue=1))
-    tasks = [await operations.start(number) for number in range(3)]
+    operations = Operations(queue=1)
+    *_, refused = await operations.start(None, None, None)
     with pytest.raises(BulkheadFull) as caught:
-        await tasks[2]
+        await refused
     assert str(caught.value) == (
         "The limit of heavy queries in progress, 1, is reached, and 1 others wait already."
     )
-    operations.may_end[0].set()
-    await settle()
-    assert operations.begun == [0, 1]
-    operations.may_end[1].set()
-    await asyncio.gather(*tasks[:2])
+    assert await operations.end() == [0, 1]
 
 
 async def test_an_operation_is_refused_after_it_has_waited_too_long() -> None:
-    operations = Operations(bulkhead(limit=1, seconds=0.2))
-    first, second = [await operations.start(number) for number in range(2)]
+    operations = Operations(seconds=0.2)
+    _, second = await operations.start(None, None)
     with pytest.raises(BulkheadFull, match=r"has waited for 0\.2 s"):
         await second
-    operations.may_end[0].set()
-    assert await first == 0
-    operations.may_end[2].set()
-    assert await (await operations.start(2)) == 2
-
-
-async def test_a_cancelled_caller_leaves_the_queue() -> None:
-    operations = Operations(bulkhead(limit=1, queue=1))
-    first, second = [await operations.start(number) for number in range(2)]
-    second.cancel()
-    await settle()
-    third = await operations.start(2)
-    assert not third.done()
-    operations.may_end[0].set()
-    operations.may_end[2].set()
-    assert [await first, await third] == [0, 2]
+    await operations.end()
+    await operations.start(None)
     assert operations.begun == [0, 2]
 
 
-async def test_a_slot_is_passed_on_if_its_caller_is_cancelled_when_it_arrives() -> None:
-    slots = bulkhead(limit=1)
-    operations = Operations(slots)
-    async with slots:
-        first, second = [await operations.start(number) for number in range(2)]
-    first.cancel()  # it has the slot but has not run yet
+async def test_a_cancelled_caller_leaves_the_queue() -> None:
+    operations = Operations(queue=1)
+    _, second = await operations.start(None, None)
+    second.cancel()
     await settle()
-    assert operations.begun == [1]
-    operations.may_end[1].set()
-    assert await second == 1
+    (third,) = await operations.start(None)
+    assert not third.done()
+    assert await operations.end() == [0, 2]
+
+
+async def test_a_slot_is_passed_on_if_its_caller_is_cancelled_when_it_arrives() -> None:
+    operations = Operations()
+    async with operations.slots:
+        first, _ = await operations.start(None, None)
+    first.cancel()  # it has the slot but has not run yet
+    assert await operations.end() == [1]
 
 
 async def test_a_response_that_has_begun_waits_as_long_as_it_takes() -> None:
-    slots = bulkhead(limit=1, queue=0, seconds=0.001)
-    operations = Operations(slots)
-    first = await operations.start(0)
+    operations = Operations(queue=0, seconds=0.001)
+    await operations.start(None)
 
     async def wait_for_slot() -> None:
-        async with slots.acquire_for_stream():
+        async with operations.slots.acquire_for_stream():
             pass
 
     waiting = asyncio.create_task(wait_for_slot())
     await asyncio.sleep(0.01)
     assert not waiting.done()
-    operations.may_end[0].set()
-    await asyncio.gather(first, waiting)
-    operations.may_end[1].set()
-    assert await (await operations.start(1)) == 1
+    await operations.end()
+    await waiting
+    await operations.start(None)
+    assert operations.begun == [0, 1]

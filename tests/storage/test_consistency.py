@@ -13,6 +13,7 @@ import pytest
 from pymongo import MongoClient
 
 from registry.commands.database import check as check_command
+from registry.model.attributes import LASTING
 from registry.model.graph import Graph
 from registry.operations.consistency import Report, TargetsExist, TextsAreInBlocks, check
 from registry.operations.rule import Violation
@@ -38,6 +39,19 @@ def set_in(collection: str, id_: Any, **fields: Any) -> Break:
 
 def unset_in(collection: str, id_: Any, field: str) -> Break:
     return lambda database: database[collection].update_one({"_id": id_}, {"$unset": {field: ""}})
+
+
+def add_period(copied: int | None = None, **fields: int) -> Break:
+    """Return a function that stores an assignment in force. copied: one that begins with it."""
+
+    async def add(database: Database) -> None:
+        same = await database.assignments.find_one({"_id": copied}) or {}
+        since = same.get("since", datetime(2026, 3, 15, tzinfo=UTC))
+        period = {"_id": 2, "since": since, "until": LASTING}
+        await database.assignments.insert_one(period | fields)
+        await database.counters.update_one({"_id": "assignment"}, {"$max": {"seq": 2}})
+
+    return add
 
 
 BROKEN: Mapping[str, tuple[Break, *tuple[str, ...]]] = {
@@ -89,6 +103,42 @@ BROKEN: Mapping[str, tuple[Break, *tuple[str, ...]]] = {
     "a text block that does not exist": (
         set_in("computers", 1, text_block=7),
         "computers/1: its texts are not in the text block 7",
+    ),
+    "a link without a period": (
+        set_in("computers", 2, person=1),
+        "computers/2: owner has no assignment",
+    ),
+    "a period without a link": (
+        set_in("computers", 1, person=None),
+        "computers/1: assignment 1 is in force without a link",
+    ),
+    "a period of another owner": (
+        set_in("computers", 1, person=2),
+        "computers/1: assignment 1 is in force without a link; owner has no assignment",
+    ),
+    "a period that was removed": (
+        lambda database: database.assignments.delete_one({"_id": 1}),
+        "computers/1: owner has no assignment",
+    ),
+    "a computer that was removed": (
+        lambda database: database.computers.delete_one({"_id": 1}),
+        "computers/1: assignment 1 is in force without a link",
+    ),
+    "a period without an owner": (
+        add_period(computer=2),
+        "computers/2: assignment 2 is in force without a link",
+    ),
+    "a period that overlaps": (
+        add_period(computer=1, owner=1),
+        "computers/1: assignment 2 overlaps 1",
+    ),
+    "a period that begins twice": (
+        add_period(computer=1, owner=1, copied=1),
+        "computers/1: assignment 1 overlaps 2",
+    ),
+    "a record that names another period": (
+        set_in("computers", 1, owner_period=9),
+        "computers/1: owner_period is 9 instead of 1",
     ),
 }
 """How to break a database of three persons, the first of whom owns the first of two computers."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import count, pairwise
@@ -193,28 +192,6 @@ async def test_requests_that_share_a_transaction_count_each(api: Api, database: 
     ]
 
 
-async def test_concurrent_writers_leave_no_gap_and_no_overlap(
-    serve: Serve, database: Database
-) -> None:
-    apis = [await serve() for _ in range(2)]
-    await insert_fleet(database, PERSONS, COMPUTERS)
-    writers = [Registry(api) for api in apis]
-    requests = [
-        (
-            writers[n % 2],
-            [("own", n % 3 + 1, (n * 7) % 4 or None), ("update", n % 3 + 1, [n % 2 + 1])][n % 2],
-        )
-        for n in range(60)
-    ]
-    writing = (registry.write(write_of(registry, *request)) for registry, request in requests)
-    await asyncio.gather(*writing)
-    found = await periods(database)
-    lasting = {one["computer"]: one["owner"] for one in found if one["until"] == LASTING}
-    owned = database.computers.find({"person": {"$ne": None}})
-    assert lasting == {one["_id"]: one["person"] async for one in owned}
-    assert lines(await check(database, GRAPH)) == []
-
-
 async def as_before_histories(database: Database, computers: int) -> None:
     """Store computers as versions without histories left them, all of them owned."""
     await insert_fleet(database, PERSONS, computers)
@@ -282,77 +259,6 @@ async def test_an_interrupted_upgrade_is_continued(
     await api.client.close()
     await serve()
     assert [one["computer"] for one in await periods(database)] == [*range(1, 21)]
-
-
-async def copy_of_first(database: Database) -> None:
-    first = await database.assignments.find_one({"_id": 1})
-    assert first
-    await database.assignments.insert_one(first | {"_id": 2})
-
-
-WRONG: dict[str, tuple[Callable[[Database], Any], str]] = {
-    "a link without a period": (
-        lambda database: database.computers.update_one({"_id": 2}, {"$set": {"person": 1}}),
-        "computers/2: owner has no assignment",
-    ),
-    "a period without a link": (
-        lambda database: database.computers.update_one({"_id": 1}, {"$set": {"person": None}}),
-        "computers/1: assignment 1 is in force without a link",
-    ),
-    "a period of another owner": (
-        lambda database: database.computers.update_one({"_id": 1}, {"$set": {"person": 2}}),
-        "computers/1: assignment 1 is in force without a link; owner has no assignment",
-    ),
-    "a period that was removed": (
-        lambda database: database.assignments.delete_one({"_id": 1}),
-        "computers/1: owner has no assignment",
-    ),
-    "a computer that was removed": (
-        lambda database: database.computers.delete_one({"_id": 1}),
-        "computers/1: assignment 1 is in force without a link",
-    ),
-    "a period without an owner": (
-        lambda database: database.assignments.insert_one(
-            {"_id": 2, "since": MOMENT, "until": LASTING, "computer": 2}
-        ),
-        "computers/2: assignment 2 is in force without a link",
-    ),
-    "a period that overlaps": (
-        lambda database: database.assignments.insert_one(
-            {"_id": 2, "since": MOMENT, "until": LASTING, "computer": 1, "owner": 1}
-        ),
-        "computers/1: assignment 2 overlaps 1",
-    ),
-    "a period that begins twice": (
-        copy_of_first,
-        "computers/1: assignment 1 overlaps 2",
-    ),
-    "a record that names another period": (
-        lambda database: database.computers.update_one({"_id": 1}, {"$set": {"owner_period": 9}}),
-        "computers/1: owner_period is 9 instead of 1",
-    ),
-}
-"""How other programs break the history of a computer that a person owns, and of one without."""
-
-
-@pytest.mark.parametrize("case", WRONG)
-async def test_wrong_periods_are_reported_and_repaired(
-    api: Api, database: Database, case: str
-) -> None:
-    await api.person("Ada")
-    await api.person("Grace")
-    await api.computer("SN-1", owner="1")
-    await api.computer("SN-2")
-    break_, line = WRONG[case]
-    await break_(database)
-    await database.counters.update_one({"_id": "assignment"}, {"$max": {"seq": 100}})
-    assert lines(await check(database, GRAPH)) == [line]
-    assert lines(await check(database, GRAPH, repair=True)) == [line]
-    assert (await check(database, GRAPH)).total == 0
-    found = await periods(database)
-    lasting = {one["computer"]: one["owner"] for one in found if one["until"] == LASTING}
-    owned = database.computers.find({"person": {"$ne": None}})
-    assert lasting == {one["_id"]: one["person"] async for one in owned}
 
 
 @pytest.mark.parametrize("owner", [None, 2])

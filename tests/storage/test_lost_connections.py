@@ -1,26 +1,36 @@
-"""Nothing is created twice, and no change is lost, when connections break during a write."""
+"""Nothing is written twice, and no change is lost, when connections break or keys are repeated."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from registry.settings import Settings
-from registry.storage.mongo import mongo_client
+from registry.storage.mongo import mongo_client, transactions
+from tests.api.test_idempotency import COMPUTER, KEY, PERSON, is_replayed, send
 from tests.conftest import Serve
 from tests.feed import following
 from tests.proxy import Effect, Proxy
 from tests.storage.waiting import eventually
-from tests.support import Api, Database, Response
+from tests.support import Api, Database, Response, stored_records
 
 MANY = 30
 
+OPERATIONS = [{"op": "add", "data": PERSON}, {"op": "add", "data": COMPUTER}]
+
+REQUESTS: list[tuple[str, Any]] = [
+    ("/persons", PERSON),
+    ("/persons?include=computers", PERSON),
+    ("/operations", OPERATIONS),
+]
+
 
 @pytest.fixture
-async def api(proxy: Proxy, serve: Serve, settings: Settings) -> Api:
+async def behind_proxy(proxy: Proxy, serve: Serve, settings: Settings) -> Api:
     """The service behind the proxy. A repeated command must not conflict with itself."""
     unique = ("person.first_name", "person.last_name", "computer.serial")
     return await serve(settings=replace(settings, mongodb_uri=proxy.uri, unique=unique))
@@ -49,13 +59,13 @@ async def names(database: Database) -> dict[str, str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("effect", [Effect.REQUEST_LOST, Effect.REQUEST_LATE, Effect.REPLY_LOST])
 async def test_resources_are_created_once_when_connections_break(
-    proxy: Proxy, api: Api, database: Database, effect: Effect
+    proxy: Proxy, behind_proxy: Api, database: Database, effect: Effect
 ) -> None:
     proxy.effect = effect
     expected = [f"F{number}" for number in range(MANY)]
-    tasks = [asyncio.create_task(post(api, name, **IN_A_GROUP)) for name in expected[:10]]
+    tasks = [asyncio.create_task(post(behind_proxy, name, **IN_A_GROUP)) for name in expected[:10]]
     assert await eventually(lambda: bool(proxy.affected))  # so that the others are in another group
-    others = [post(api, name, **IN_A_GROUP) for name in expected[10:]]
+    others = [post(behind_proxy, name, **IN_A_GROUP) for name in expected[10:]]
     responses = await asyncio.gather(*tasks, *others)
     assert len(proxy.affected) > 1
     assert [response.status for response in responses] == [201] * MANY
@@ -67,11 +77,11 @@ async def test_resources_are_created_once_when_connections_break(
 
 @pytest.mark.parametrize("effect", [Effect.REQUEST_LOST, Effect.REQUEST_LATE, Effect.REPLY_LOST])
 async def test_updates_are_applied_when_connections_break(
-    proxy: Proxy, api: Api, database: Database, effect: Effect
+    proxy: Proxy, behind_proxy: Api, database: Database, effect: Effect
 ) -> None:
-    ids = [(await post(api, f"F{number}")).id for number in range(MANY)]
+    ids = [(await post(behind_proxy, f"F{number}")).id for number in range(MANY)]
     proxy.verb, proxy.effect = "update", effect
-    updates = [patch(api, id_, f"L{id_}", **IN_A_GROUP) for id_ in ids]
+    updates = [patch(behind_proxy, id_, f"L{id_}", **IN_A_GROUP) for id_ in ids]
     responses = await asyncio.gather(*updates)
     assert proxy.affected
     assert [response.status for response in responses] == [200] * MANY
@@ -86,13 +96,13 @@ async def test_updates_are_applied_when_connections_break(
 
 @pytest.mark.parametrize("effect", [Effect.REQUEST_LOST, Effect.REQUEST_LATE, Effect.REPLY_LOST])
 async def test_a_single_command_is_executed_once_when_its_connection_breaks(
-    proxy: Proxy, api: Api, database: Database, effect: Effect
+    proxy: Proxy, behind_proxy: Api, database: Database, effect: Effect
 ) -> None:
-    first = (await post(api, "Grace")).id
+    first = (await post(behind_proxy, "Grace")).id
     proxy.verb, proxy.effect = "update", effect
-    response = await patch(api, first, "Murray")
+    response = await patch(behind_proxy, first, "Murray")
     proxy.verb = "insert"
-    second = (await post(api, "Ada")).id
+    second = (await post(behind_proxy, "Ada")).id
     assert len(proxy.affected) == 2
     assert response.status == 200
     stored = await database.persons.find().sort("_id").to_list(None)
@@ -100,23 +110,6 @@ async def test_a_single_command_is_executed_once_when_its_connection_breaks(
         (first, "Murray", 2),
         (second, "Hopper Ada", 1),
     ]
-
-
-@pytest.mark.parametrize("verb", ["insert", "commitTransaction"])
-@pytest.mark.parametrize("effect", [Effect.REQUEST_LOST, Effect.REPLY_LOST])
-async def test_a_transaction_is_applied_once_when_its_connection_breaks(
-    proxy: Proxy, api: Api, database: Database, effect: Effect, verb: str
-) -> None:
-    owner = {"data": {"type": "person", "id": (await post(api, "Grace")).id}}
-    proxy.verb, proxy.effect, proxy.once = verb, effect, True
-    attributes, relationships = {"serial": "SN-1"}, {"owner": owner}
-    response = await api.post(
-        "/computers",
-        {"type": "computer", "attributes": attributes, "relationships": relationships},
-    )
-    assert proxy.affected
-    assert response.status == 201
-    assert await database.computers.distinct("_id") == [int(response.id)]
 
 
 @pytest.fixture
@@ -128,28 +121,124 @@ def _short_server_selection(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_short_server_selection")
 @pytest.mark.parametrize("effect", [Effect.REQUEST_LOST, Effect.REPLY_LOST])
 async def test_permanent_connection_loss_is_reported_to_all_callers_and_duplicates_nothing(
-    proxy: Proxy, api: Api, database: Database, effect: Effect
+    proxy: Proxy, behind_proxy: Api, database: Database, effect: Effect
 ) -> None:
     proxy.verb, proxy.effect, proxy.permanent = "commitTransaction", effect, True
-    posts = [post(api, f"F{number}", **IN_A_GROUP) for number in range(MANY)]
+    posts = [post(behind_proxy, f"F{number}", **IN_A_GROUP) for number in range(MANY)]
     for response in await asyncio.gather(*posts):
         assert response.status == 503
-        assert response.document["errors"][0]["code"] == "unavailable"
+        assert response.code == "unavailable"
+        assert int(response.headers["Retry-After"]) > 0
     assert proxy.affected
     stored = list((await names(database)).values())
     assert len(stored) == len(set(stored))
     assert bool(stored) == (effect is Effect.REPLY_LOST)
     proxy.effect, proxy.permanent = Effect.NONE, False
-    assert (await post(api, "Grace")).status == 201
+    assert (await post(behind_proxy, "Grace")).status == 201
 
 
 async def test_the_change_feed_continues_with_a_warning(
-    proxy: Proxy, api: Api, caplog: pytest.LogCaptureFixture
+    proxy: Proxy, behind_proxy: Api, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with following(api) as feed:
+    async with following(behind_proxy) as feed:
         proxy.verb, proxy.effect, proxy.once = "getMore", Effect.REQUEST_LOST, True
         assert await eventually(lambda: bool(proxy.affected))
-        created = await post(api, "Grace")
+        created = await post(behind_proxy, "Grace")
         assert [one["data"]["id"] for one in await feed.changes(1)] == [created.id]
     levels = {one.levelname for one in caplog.records if "MongoDB" in one.getMessage()}
     assert levels == {"WARNING"}
+
+
+@pytest.fixture
+async def impatient(proxy: Proxy, serve: Serve, settings: Settings) -> Api:
+    """A service whose connections to the database can break."""
+    settings = replace(settings, query_seconds=2.0, mongodb_uri=proxy.uri)
+    return await serve(settings=settings, queue_seconds=2.0)
+
+
+@pytest.fixture
+async def _short_waits(monkeypatch: pytest.MonkeyPatch, database: Database) -> AsyncIterator[None]:
+    monkeypatch.setitem(mongo_client._OPTIONS, "serverSelectionTimeoutMS", 1_000)
+    monkeypatch.setattr(transactions, "_RETRY_SECONDS", 4.0)
+    yield
+    # Transactions whose service is gone would delay the drop of the database by a minute.
+    await database.client.admin.command("killAllSessions", [])
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_short_waits")
+@pytest.mark.parametrize("verb", ["insert", "commitTransaction"])
+@pytest.mark.parametrize("effect", [Effect.REQUEST_LOST, Effect.REPLY_LOST])
+async def test_a_request_whose_outcome_is_unknown_is_executed_once_when_it_is_repeated(
+    proxy: Proxy, impatient: Api, api: Api, database: Database, effect: Effect, verb: str
+) -> None:
+    """The first service loses its connections, and has them again after another one has replied."""
+    proxy.verb, proxy.effect, proxy.permanent = verb, effect, True
+    lost = await asyncio.gather(*(send(impatient, *request) for request in keyed("key")))
+    assert proxy.affected
+    assert [reply.status for reply in lost] == [503] * len(REQUESTS)
+    repeated = await asyncio.gather(*(send(api, *request) for request in keyed("key")))
+    assert [reply.status for reply in repeated] == [201, 201, 200]
+    proxy.effect, proxy.permanent = Effect.NONE, False
+    again = await asyncio.gather(*(send(api, *request) for request in keyed("key")))
+    assert [reply.document for reply in again] == [reply.document for reply in repeated]
+    assert list(map(len, await stored_records(database))) == [3, 1]
+
+
+def keyed(key: str) -> list[tuple[str, Any, str]]:
+    """Return the requests, each with a key of its own."""
+    return [(path, data, f"{key}-{number}") for number, (path, data) in enumerate(REQUESTS)]
+
+
+@pytest.mark.parametrize("verb", ["insert", "commitTransaction"])
+@pytest.mark.parametrize("effect", [Effect.REQUEST_LOST, Effect.REPLY_LOST])
+async def test_creations_with_keys_are_executed_once_when_a_connection_breaks(
+    proxy: Proxy, impatient: Api, database: Database, effect: Effect, verb: str
+) -> None:
+    proxy.verb, proxy.effect, proxy.once = verb, effect, True
+    requests = [send(impatient, "/persons", PERSON, f"key-{number}") for number in range(10)]
+    replies = await asyncio.gather(*requests)
+    assert proxy.affected
+    assert [reply.status for reply in replies] == [201] * 10
+    stored = await database.persons.distinct("_id")
+    assert sorted(int(reply.id) for reply in replies) == stored
+
+
+@pytest.mark.parametrize(("path", "data"), REQUESTS)
+@pytest.mark.parametrize("is_committed", [True, False])
+async def test_a_request_waits_for_another_process_that_executes_it(
+    api: Api, database: Database, path: str, data: Any, *, is_committed: bool
+) -> None:
+    """The other process is played by a transaction that has inserted the result."""
+    first = await send(api, path, data, KEY)
+    result = await database.idempotency_keys.find_one_and_delete({})
+    assert result is not None
+    count = sum(map(len, await stored_records(database)))
+    async with await database.client.start_session() as session:
+        session.start_transaction()
+        await database.idempotency_keys.insert_one(result, session=session)
+        before = await aborted_transactions(database)
+
+        async def has_conflicted() -> bool:
+            return await aborted_transactions(database) > before
+
+        second = asyncio.create_task(send(api, path, data, KEY))
+        assert await eventually(has_conflicted)
+        assert not second.done()
+        if is_committed:
+            await session.commit_transaction()
+        else:
+            await session.abort_transaction()
+    reply = await second
+    after = sum(map(len, await stored_records(database)))
+    assert reply.status == first.status
+    assert (
+        is_replayed(reply) == (reply.document == first.document) == (after == count) == is_committed
+    )
+
+
+async def aborted_transactions(database: Database) -> int:
+    """Return how many transactions were aborted since the start of mongod."""
+    status = await database.client.admin.command("serverStatus")
+    count: int = status["transactions"]["totalAborted"]
+    return count

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import gzip
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from ipaddress import ip_network
-from socket import SO_RCVBUF, SOL_SOCKET, socket
 from typing import Any
 from urllib.parse import quote
 
@@ -74,17 +72,26 @@ async def assert_overloaded(response: Any, name: str) -> None:
     assert response.headers["Retry-After"] == "1"
 
 
-async def test_heavy_queries_beyond_the_limit_get_503_and_cheap_requests_do_not(
-    busy_api: Api,
+@pytest.mark.parametrize(
+    ("name", "limited", "others"),
+    [
+        ("heavy_queries", HEAVY_PATHS, ["/persons", *CHEAP_PATHS]),
+        ("streams", ["/persons", "/persons?sort=last_name", HEAVY, *LONG_PATHS], CHEAP_PATHS),
+    ],
+)
+async def test_reads_beyond_the_limit_of_their_class_get_503_and_others_do_not(
+    busy_api: Api, name: str, limited: list[str], others: list[str]
 ) -> None:
-    async with bulkheads(busy_api).heavy_queries:
-        for path in HEAVY_PATHS:
-            await assert_overloaded(await busy_api.get(path), "heavy queries")
-        for path in ["/persons", *CHEAP_PATHS]:
+    slots = getattr(bulkheads(busy_api), name)
+    async with slots:
+        for path in limited:
+            await assert_overloaded(await busy_api.get(path), name.replace("_", " "))
+        for path in others:
             assert (await busy_api.get(path)).status == 200, path
         await busy_api.computer(owner="1")
-    for path in HEAVY_PATHS:
+    for path in limited:
         assert (await busy_api.get(path)).status == 200, path
+        assert await eventually(lambda: slots.is_idle)
 
 
 async def test_a_total_is_a_heavy_query_if_an_index_has_many_keys_for_it(
@@ -99,15 +106,6 @@ async def test_a_total_is_a_heavy_query_if_an_index_has_many_keys_for_it(
         assert (await busy_api.get(paths["a"])).document["meta"]["total"] == 1_000
         await assert_overloaded(await busy_api.get(paths["b"]), "heavy queries")
     assert (await busy_api.get(paths["b"])).document["meta"]["total"] == 1_001
-
-
-async def test_streams_beyond_the_limit_get_503_and_cheap_requests_do_not(busy_api: Api) -> None:
-    async with bulkheads(busy_api).streams:
-        for path in ("/persons", "/persons?sort=last_name", HEAVY, *LONG_PATHS):
-            await assert_overloaded(await busy_api.get(path), "streams")
-        for path in CHEAP_PATHS:
-            assert (await busy_api.get(path)).status == 200, path
-    assert (await busy_api.get("/persons")).status == 200
 
 
 async def test_large_transactions_beyond_the_limit_get_503_and_small_ones_do_not(
@@ -214,70 +212,29 @@ async def test_a_stream_counts_until_the_last_of_its_included_resources(
     assert len((await busy_api.get("/persons")).data) == 2
 
 
-OTHER_ADDRESS = "198.51.100.7"
-
-
-@pytest.mark.parametrize("number", [4, 16])
-@pytest.mark.parametrize("is_forwarded", [False, True])
-async def test_slow_readers_at_one_address_leave_streams_to_others(
-    number: int, is_forwarded: bool, serve: Serve, settings: Settings, database: Database
+@pytest.mark.parametrize(
+    ("name", "body"), [("streams", None), ("large_bodies", gzip.compress(LARGE))]
+)
+async def test_one_address_leaves_half_of_the_slots_to_others(
+    name: str, body: bytes | None, serve: Serve, settings: Settings
 ) -> None:
-    proxies = (ip_network("127.0.0.0/8"),) if is_forwarded else ()
-    settings = replace(settings, trusted_proxy=proxies)
-    api = await serve(settings=settings, streams=number, queue_seconds=0.001)
-    await database.computers.insert_many(
-        {"_id": number, "serial": "x" * 255} for number in range(1, 30_001)
-    )
-    forwarded = f"X-Forwarded-For: {OTHER_ADDRESS}\r\n" if is_forwarded else ""
-    async with AsyncExitStack() as stack:
-        begins = []
-        for _ in range(number):
-            opened = socket()
-            opened.setsockopt(SOL_SOCKET, SO_RCVBUF, 4_096)
-            opened.bind(("127.0.0.1" if is_forwarded else "127.0.0.2", 0))
-            opened.connect(("127.0.0.1", api.client.port))
-            reader, writer = await asyncio.open_connection(sock=opened, limit=100)
-            stack.callback(reset, writer)
-            writer.write(f"GET /computers HTTP/1.1\r\nHost: h\r\n{forwarded}\r\n".encode())
-            begins.append(await reader.readline())
-        half = number // 2
-        assert [b" 200 " in begin for begin in begins] == [True] * half + [False] * half
-        assert (await api.get("/persons")).status == 200
+    settings = replace(settings, trusted_proxy=(ip_network("127.0.0.0/8"),))
+    api = await serve(settings=settings, queue_seconds=0.001, **{name: 2})
+    method, status = ("POST", 201) if body else ("GET", 200)
+    async with getattr(bulkheads(api), name).slot("198.51.100.7"):
+        for address, expected in (("198.51.100.7", 503), ("198.51.100.8", status)):
+            sent = {"X-Forwarded-For": address, "Content-Encoding": "gzip" if body else "identity"}
+            assert (await api.request(method, "/persons", body, sent)).status == expected
 
 
-async def test_slow_senders_at_one_address_leave_large_bodies_to_others(
-    serve: Serve, settings: Settings
-) -> None:
-    proxies = (ip_network("127.0.0.0/8"),)
-    settings = replace(settings, trusted_proxy=proxies)
-    limits = replace(LIMITS, arrival_seconds=60)
-    api = await serve(settings=settings, limits=limits, large_bodies=4, queue_seconds=0.001)
-    start = head(100_000).replace(b"Host", f"X-Forwarded-For: {OTHER_ADDRESS}\r\nHost".encode())
-    slots = bulkheads(api).large_bodies
-
-    async with AsyncExitStack() as stack:
-        for is_taken in (lambda: slots._free == 3, lambda: slots._free == 2):
-            _, writer = await asyncio.open_connection("127.0.0.1", api.client.port)
-            stack.callback(reset, writer)
-            writer.write(start + LARGE)
-            assert await eventually(is_taken)
-        status, document = await api.raw(start + LARGE)
-        assert (status, document["errors"][0]["code"]) == (503, "overloaded")
-        assert (await post(api, gzip.compress(LARGE), "gzip")).status == 201
-    assert await eventually(lambda: slots._free == 4)
-
-
-@pytest.mark.parametrize("is_reset", [True, False])
-async def test_a_request_whose_client_is_gone_leaves_the_queue(
-    serve: Serve, is_reset: bool
-) -> None:
+async def test_a_request_whose_client_is_gone_leaves_the_queue(serve: Serve) -> None:
     api = await serve(heavy_queries=1)
     heavy = bulkheads(api).heavy_queries
 
     async with heavy:
         writer = await send(api, HEAVY)
         assert await eventually(lambda: heavy._waiting)
-        reset(writer) if is_reset else writer.close()
+        reset(writer)
         assert await eventually(lambda: not heavy._waiting)
 
 

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from registry.jsonapi.cursors import Cursors
 from registry.jsonapi.filter_parsing import filter_operators
-from registry.jsonapi.sorting import sort_names
+from registry.jsonapi.sorting import parse_sort, sort_names
 from registry.model.attributes import Attribute
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType, StoredField
@@ -22,7 +23,7 @@ from registry.resources import RESOURCES
 from tests.conftest import Serve
 from tests.storage.profiling import profiled
 from tests.storage.test_overload import bulkheads
-from tests.support import Api, Database
+from tests.support import Api, CommandLog, Database
 
 GRAPH = Graph(RESOURCES)
 
@@ -56,6 +57,7 @@ MORE = [
     "assignments?filter[serial]=serial 7&sort=-until",
     "persons/7/assignments?filter[at]=2026-03-15T00:00:07Z",
     "computers/7/assignments?sort=-since",
+    "computers?sort=owner,-serial",  # begins with nulls
 ]
 """Requests that combine conditions and sort keys, each without its page."""
 
@@ -187,3 +189,91 @@ async def test_a_query_is_cheap_only_if_one_index_serves_it(stored: Api) -> None
             for query in queries:
                 response = await stored.get(f"/computers?{query}&page[size]=1")
                 assert response.status == status, query
+
+
+ORDERS = [
+    *(f"persons {name}" for name in ("id", "first_name", "last_name", "full_name", "email")),
+    *(f"computers {name}" for name in ("id", "serial", "owner")),
+    *(f"persons last_name,{name}" for name in ("first_name", "-first_name", "-id")),
+    "persons full_name,email",
+]
+
+
+@pytest.mark.parametrize("direction", ["", "-"])
+@pytest.mark.parametrize("ordered", ORDERS)
+async def test_a_late_page_costs_no_more_than_the_first(
+    api: Api, database: Database, ordered: str, direction: str
+) -> None:
+    collection, names = ordered.split()
+    await insert_similar(database)
+    await api.get("/persons?sort=full_name&page[size]=1")  # stores the full names
+    sort = ",".join(f"{direction}{name}".replace("--", "") for name in names.split(","))
+    resource = GRAPH[collection.removesuffix("s")]
+    order = parse_sort(sort, resource, GRAPH)
+    fields = [(key.stored_name, -1 if key.descending else 1) for key in order]
+    stored = await database[collection].find(sort=fields).to_list(None)
+    for place in (COUNT // 4, COUNT // 2, COUNT - 2 * SIZE):
+        position = tuple(stored[place].get(key.stored_name) for key in order)
+        cursor = Cursors(resource.type, order).encode(position)
+        after, before = stored[place + 1 : place + 1 + SIZE], stored[place - SIZE : place]
+        for member, expected in (("after", after), ("before", before)):
+            path = f"/{collection}?sort={sort}&page[size]={SIZE}&page[{member}]={cursor}"
+            async with profiled(database, collection) as profile:
+                response = await api.get(path)
+            assert [int(id_) for id_ in response.ids] == [one["_id"] for one in expected]
+            assert profile.examined <= 5 * SIZE, path
+
+
+async def insert_similar(database: Database) -> None:
+    """Groups of 5 share a last name, half have no e-mail; one person owns half the computers."""
+    numbers = range(1, COUNT + 1)
+    await database.persons.insert_many(
+        {
+            "_id": number,
+            "first_name": f"First {number % 7}{number}",
+            "last_name": f"Last {number % (COUNT // 5):04}",
+            "email": f"{number * 7919 % COUNT}@example.com" if number % 2 else None,
+        }
+        for number in numbers
+    )
+    await database.computers.insert_many(
+        {
+            "_id": number,
+            "serial": f"SN-{number * 7919 % COUNT}",
+            "person": COUNT if number % 2 else number % 300 or None,
+        }
+        for number in numbers
+    )
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(f"/persons/{COUNT}/computers?page[{member}]=MIDDLE" for member in ("after", "before")),
+        f"/persons/{COUNT}/relationships/computers?page[after]=MIDDLE",
+        f"/persons/{COUNT}?include=computers&page[computers][size]={SIZE}",
+    ],
+)
+async def test_a_page_of_many_members_costs_as_much_as_its_size(
+    api: Api, database: Database, path: str
+) -> None:
+    await insert_similar(database)
+    computer = GRAPH["computer"]
+    middle = Cursors("computer", parse_sort("", computer, GRAPH)).encode((COUNT // 2,))
+    path = path if "include" in path else f"{path.replace('MIDDLE', middle)}&page[size]={SIZE}"
+    async with profiled(database, "persons", "computers") as profile:
+        response = await api.get(path)
+    assert len(response.included if "include" in path else response.ids) == SIZE
+    assert profile.examined <= 5 * SIZE
+
+
+@pytest.mark.parametrize(
+    "path", ["/persons?page[size]=500", "/computers?sort=owner.email&page[size]=500"]
+)
+async def test_a_page_arrives_in_one_batch(
+    api: Api, database: Database, commands: CommandLog, path: str
+) -> None:
+    await insert_similar(database)
+    commands.take("all")
+    assert len((await api.get(path)).data) == 500
+    assert commands.take("getMore") == []

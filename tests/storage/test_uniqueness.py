@@ -19,11 +19,8 @@ from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.start_error import StartError
 from registry.storage.errors import DuplicateValue
-from registry.storage.mongo import transactions
-from registry.storage.mongo.mongo_client import APP_NAME
 from registry.storage.schema.unique_indexes import UniqueIndexes
 from tests.conftest import Serve
-from tests.mongods import HeldIndexBuilds, client_of, mongod_with_fail_points
 from tests.proxy import Effect, Proxy
 from tests.storage.test_backups import back_up_to
 from tests.storage.writing import Outcome, Registry
@@ -138,22 +135,6 @@ async def test_an_index_that_mongodb_refuses_is_reported(
     assert "already exists with a different name" in error
 
 
-async def test_a_start_waits_for_an_index_that_another_service_builds(mongodb_uri: str) -> None:
-    graph = Graph(RESOURCES).with_unique(["computer.serial"])
-    async with mongod_with_fail_points(mongodb_uri) as client:
-        database = client.registry
-        await database.computers.insert_one({"_id": 1, "serial": "SN-1"})
-        first, second = (UniqueIndexes(database, graph) for _ in range(2))
-        async with HeldIndexBuilds(client, "computers") as builds:
-            aborted = await builds.begin(first.prepare())
-            completed = await builds.join(second.prepare())
-            assert not completed.done()
-            aborted.cancel()
-            await asyncio.wait([aborted])
-        await completed
-        assert await unique_indexes(database) == {SERIAL}
-
-
 @pytest.mark.parametrize("taken", [1, 20])
 @pytest.mark.parametrize("kind", ["creation", "update", "link"])
 async def test_values_that_are_taken_do_not_fail_the_other_writes(
@@ -219,22 +200,6 @@ async def test_a_transaction_in_progress_with_the_same_value_does_not_fail_the_o
     (outcome,) = await asyncio.gather(blocked, return_exceptions=True)
     assert has_conflict(outcome, 900)
     assert sorted(await stored_serials(database)) == sorted(names)
-
-
-async def test_a_creation_ends_an_orphaned_transaction_with_the_same_value(
-    serve: Serve, unique: Settings, database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(transactions, "_SUSPECT_SECONDS", 0.1)
-    registry = Registry(await serve(settings=unique))
-    async with (
-        client_of(f"{unique.mongodb_uri}&appName={APP_NAME}") as client,
-        await client.start_session() as session,
-    ):
-        session.start_transaction()
-        computers = client[database.name].computers
-        await computers.insert_one({"_id": 900, "serial": "SN-1"}, session=session)
-        await registry.write(registry.create("computer", serial="SN-1"))
-    assert await database.computers.distinct("_id") == [1]
 
 
 async def test_a_service_without_the_setting_reports_the_conflicts_of_another(

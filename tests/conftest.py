@@ -52,7 +52,7 @@ LONGEST = (
     *("tests/system/test_stop", "tests/storage/test_lost_connections"),
     *("tests/storage/test_idempotency", "tests/system/test_schemathesis"),
     *("tests/storage/test_embedded", "tests/system/test_start", "tests/system/test_transfer"),
-    *("tests/system/test_generated_clients", "tests/system/test_versions"),
+    *("tests/system/test_clients", "tests/system/test_versions"),
     *("tests/system/test_workers", "tests/storage/test_overload", "tests/storage/test_uniqueness"),
 )
 """The files that take the longest, more than 20 seconds each, all or their quick part."""

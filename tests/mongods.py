@@ -74,11 +74,11 @@ async def other_mongod(mongodb_uri: str, *options: str) -> AsyncIterator[str]:
             await process.wait()
 
 
-async def initiate(uri: str) -> None:
+async def initiate(uri: str, host: str = SOCKET, name: str = "other") -> None:
     """Initiate a replica set whose only member is this mongod; wait until it is the primary."""
     async with client_of(uri) as client:
-        members = [{"_id": 0, "host": SOCKET}]
-        await client.admin.command("replSetInitiate", {"_id": "other", "members": members})
+        members = [{"_id": 0, "host": host}]
+        await client.admin.command("replSetInitiate", {"_id": name, "members": members})
         async with asyncio.timeout(60):
             while not (await client.admin.command("hello"))["isWritablePrimary"]:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)

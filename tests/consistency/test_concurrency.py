@@ -35,6 +35,7 @@ from tests.consistency.scale import SCALE
 from tests.storage.writing import insert_fleet
 from tests.support import ATOMIC, MEDIA_TYPE, OPERATIONS, Database
 from tests.system.conftest import Start
+from tests.system.service import WORKERS
 
 ROUNDS, CLIENTS, STEPS_PER_ROUND = 20, 12, 3
 
@@ -277,7 +278,7 @@ async def stored(database: Database) -> State:
     return state
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", WORKERS)
 async def test_concurrent_requests_have_the_responses_of_sequential_ones(
     start: Start, settings: Settings, database: Database, workers: str
 ) -> None:

@@ -1,20 +1,19 @@
-"""New databases: tests of storage depend on their indexes and on what earlier writes have left."""
+"""What tests of storage need: a database without collections, and connections that break."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
-from registry.testing_databases import new_name
 from tests.proxy import Proxy
+from tests.support import Database
 
 
 @pytest.fixture
-def database_name(drop: Callable[[str], object]) -> Iterator[str]:
-    """The name of a new database, which is dropped after the test."""
-    yield (name := new_name())
-    drop(name)
+async def _new_database(database: Database) -> None:
+    """The database of the test is as before the first start of a service."""
+    await database.client.drop_database(database.name)
 
 
 @pytest.fixture

@@ -130,11 +130,13 @@ async def test_an_unreachable_cluster_is_named_without_its_secrets(
     assert message == f"{refused}{mongo_client._ADVICE}"
 
 
+@pytest.mark.slow
 async def test_a_mongod_outside_of_a_replica_set_is_rejected(mongodb_uri: str) -> None:
     async with other_mongod(mongodb_uri) as uri:
         assert "not a member of a replica set: start it with --replSet" in await start_error(uri)
 
 
+@pytest.mark.slow
 async def test_a_replica_set_that_was_not_initiated_is_rejected(
     mongodb_uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,6 +161,7 @@ def count_waiting(uri: str, database: str) -> int:
         return len(list(client.admin.aggregate(stages)))
 
 
+@pytest.mark.slow
 async def test_slow_queries_do_not_block_a_write(
     mongodb_uri: str, settings: Settings, database: Database
 ) -> None:

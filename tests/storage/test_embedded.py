@@ -30,7 +30,7 @@ from tests.mongods import Client, client_of, running, start_error
 from tests.programs import required_program
 from tests.storage.waiting import eventually
 
-NAMES = ("plain", "x" * 130)
+NAMES = ("plain", pytest.param("x" * 130, marks=pytest.mark.slow))
 """Of data directories: in the second, the path of the socket is too long for clients."""
 
 
@@ -115,6 +115,7 @@ async def test_only_this_user_can_reach_mongod_and_there_is_no_tcp_port(tmp_path
         assert net["bindIp"] == f"./{path.name}"
 
 
+@pytest.mark.slow
 async def test_a_cancelled_start_leaves_no_mongod(tmp_path: Path) -> None:
     async def start() -> None:
         async with running(tmp_path):
@@ -130,6 +131,7 @@ async def test_a_cancelled_start_leaves_no_mongod(tmp_path: Path) -> None:
         assert is_free(tmp_path)
 
 
+@pytest.mark.slow
 async def test_the_log_is_kept_over_restarts(tmp_path: Path) -> None:
     await start_and_stop(tmp_path)
     log = tmp_path / "mongod.log"
@@ -154,6 +156,7 @@ async def test_a_command_finds_the_socket_of_a_service(name: str, short_path: Pa
         assert uri is None
 
 
+@pytest.mark.slow
 async def test_a_command_ignores_a_socket_that_others_may_have_replaced(tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path)
     async with running(tmp_path):
@@ -172,6 +175,7 @@ async def has_exited(caplog: pytest.LogCaptureFixture) -> bool:
     return "mongod exited unexpectedly" in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 async def test_nobody_can_take_the_place_of_the_socket_while_mongod_is_restarted(
     name: str, short_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -191,6 +195,7 @@ async def test_nobody_can_take_the_place_of_the_socket_while_mongod_is_restarted
         assert {mode for _, mode in before} == {"drwx------"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 async def test_systemd_tmpfiles_keeps_the_socket(
     name: str, short_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -265,6 +270,7 @@ async def test_a_mongod_that_cannot_be_restarted_is_reported(
     assert is_free(tmp_path)
 
 
+@pytest.mark.slow
 async def test_a_stop_during_a_restart_leaves_no_mongod(tmp_path: Path) -> None:
     for seconds in (0.0, 0.1, 0.3):
         async with running(tmp_path):
@@ -274,6 +280,7 @@ async def test_a_stop_during_a_restart_leaves_no_mongod(tmp_path: Path) -> None:
         assert is_free(tmp_path)
 
 
+@pytest.mark.slow
 async def test_a_start_waits_for_a_command_that_uses_the_directory(tmp_path: Path) -> None:
     async with running(tmp_path):
         waiting = asyncio.create_task(start_and_stop(tmp_path))
@@ -282,6 +289,7 @@ async def test_a_start_waits_for_a_command_that_uses_the_directory(tmp_path: Pat
     await waiting
 
 
+@pytest.mark.slow
 async def test_a_start_waits_for_a_previous_mongod_and_names_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -308,6 +316,7 @@ async def test_an_unwritable_directory_is_rejected(place: str, tmp_path: Path) -
     assert "REGISTRY_DATA_DIR" in message
 
 
+@pytest.mark.slow
 async def test_corrupt_data_is_reported(tmp_path: Path) -> None:
     await start_and_stop(tmp_path)
     (tmp_path / "mongodb" / "WiredTiger.turtle").write_text("garbage")

@@ -24,6 +24,8 @@ from tests.proxy import Effect, Proxy
 from tests.replica_set import Member, Processes, ReplicaSet
 from tests.support import CommandLog, Database, open_cursors
 
+pytestmark = pytest.mark.usefixtures("_new_database")
+
 Write = Callable[[Database], Awaitable[Any]]
 
 
@@ -225,6 +227,7 @@ async def test_no_cursor_stays_open_after_closing(stored: Database) -> None:
     assert await open_cursors(stored) == 0
 
 
+@pytest.mark.slow
 async def test_the_index_is_exact_after_mongod_was_killed_and_after_an_election(
     mongodb_uri: str, tmp_path: Path, unused_tcp_port: int
 ) -> None:

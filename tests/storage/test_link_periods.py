@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count, pairwise
 from typing import Any
@@ -11,17 +12,15 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from marshmallow import Schema
 
 from registry.commands.forget import main as forget_command
 from registry.jsonapi.changes import Verb
-from registry.model.attributes import Text, utc_text
+from registry.model.attributes import utc_text
 from registry.model.graph import Graph
 from registry.model.period import BEGINNING, LASTING
-from registry.model.resource_type import History, Link, ResourceType
 from registry.operations.consistency import Report, check
 from registry.resources import RESOURCES
-from registry.resources.person import person
+from registry.resources.types_file import TypesFile
 from registry.settings import Settings
 from registry.storage.errors import StorageError, Unavailable
 from registry.storage.writes import link_periods
@@ -279,27 +278,19 @@ async def test_the_next_change_is_later_than_a_repair(
     assert lines(await check(database, GRAPH)) == []
 
 
-class CaseSchema(Schema):
-    serial = Text(required=True)
-
-
-case = ResourceType(
-    type="case",
-    collection="cases",
-    schema=CaseSchema,
-    links=tuple(
-        Link(
-            name, "person", name, f"{name}_cases", History(f"{name}_term", f"{name}_terms", {}, {})
-        )
-        for name in ("owner", "keeper")
-    ),
-)
+CASES = """
+[case]
+collection = "cases"
+serial = {type = "text", required = true}
+owner  = {link = "person", inverse = "owned_cases"}
+keeper = {link = "person", inverse = "kept_cases"}
+"""
 
 
 async def test_a_request_that_fails_at_its_second_link_leaves_no_period(
-    serve: Serve, database: Database, monkeypatch: pytest.MonkeyPatch
+    serve: Serve, settings: Settings, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    api = await serve((person, case))
+    api = await serve(settings=replace(settings, types=TypesFile("t.toml", CASES)))
     await database.persons.insert_one(
         {"_id": 1, "first_name": "Ada", "last_name": "L", "version": 1}
     )
@@ -307,7 +298,7 @@ async def test_a_request_that_fails_at_its_second_link_leaves_no_period(
     allocate = Counters.allocate
 
     async def fail(self: Counters, type_name: str, count: int) -> list[int]:
-        if type_name == "keeper_term":
+        if type_name == "case_keeper_period":
             raise Unavailable
         return await allocate(self, type_name, count)
 
@@ -317,7 +308,9 @@ async def test_a_request_that_fails_at_its_second_link_leaves_no_period(
     failed, done = await registry.write_group([[both], [one]])
     assert isinstance(failed, Unavailable)
     assert isinstance(done, list)
-    assert [one["case"] async for one in database.owner_terms.find()] == [done[0].record["_id"]]
+    assert [one["case"] async for one in database.case_owner_periods.find()] == [
+        done[0].record["_id"]
+    ]
 
 
 async def test_a_deleted_person_is_forgotten(

@@ -16,6 +16,8 @@ from tests.conftest import Serve
 from tests.mongods import HeldIndexBuilds, mongod_with_fail_points
 from tests.support import Database
 
+pytestmark = pytest.mark.usefixtures("_new_database")
+
 GRAPH = Graph(RESOURCES)
 PERSON = GRAPH["person"]
 
@@ -91,6 +93,7 @@ async def test_indexes_are_built_once_by_processes_that_start_together(
     assert "The indexes of persons are complete" in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_small", [True, False])
 async def test_a_build_that_another_process_aborts_is_begun_again(
     mongodb_uri: str, is_small: bool

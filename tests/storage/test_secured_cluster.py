@@ -22,9 +22,12 @@ from registry.storage.mongo.mongo_client import APP_NAME, connect
 from registry.storage.schema.validators import prepare_validators
 from tests.certificates import Authority
 from tests.conftest import Serve
-from tests.mongods import client_of, program_of
+from tests.mongods import client_of, initiate, program_of
 from tests.ports import free_port
+from tests.storage.test_client import start_error
 from tests.support import Api, CommandLog
+
+pytestmark = pytest.mark.slow
 
 DATABASE = "registry"
 
@@ -51,12 +54,9 @@ async def secured_mongod(program: str, authority: Authority) -> AsyncIterator[st
     )
     uri = f"mongodb://localhost:{port}/?tls=true&tlsCAFile={authority.certificate}"
     try:
-        async with client_of(f"{uri}&directConnection=true") as admin:
-            members = [{"_id": 0, "host": f"localhost:{port}"}]
-            await admin.admin.command("replSetInitiate", {"_id": "secured", "members": members})
-            async with asyncio.timeout(60):
-                while not (await admin.admin.command("hello"))["isWritablePrimary"]:  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
+        direct = f"{uri}&directConnection=true"
+        await initiate(direct, f"localhost:{port}", "secured")
+        async with client_of(direct) as admin:
             await admin.admin.command({"createUser": "admin", "pwd": "secret", "roles": ["root"]})
         yield uri.replace("//", "//admin:secret@")
     finally:
@@ -128,18 +128,6 @@ async def test_the_role_read_write_on_the_database_is_enough(
     assert caplog.records == []
 
 
-async def start_error(uri: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Return the line that says why the cluster cannot be used."""
-    monkeypatch.setitem(mongo_client._OPTIONS, "serverSelectionTimeoutMS", 2_000)
-    with pytest.raises(StartError) as caught:
-        async with connect(Settings(mongodb_uri=uri, database=DATABASE), Graph(RESOURCES)):
-            pass
-    message = str(caught.value)
-    assert message.startswith("MONGODB_URI: ")
-    assert not [text for text in ("\n", "p%40ss", "p@ss", "wrong") if text in message]
-    return message
-
-
 @pytest.mark.parametrize(
     ("credentials", "reason"),
     [
@@ -149,20 +137,22 @@ async def start_error(uri: str, monkeypatch: pytest.MonkeyPatch) -> str:
     ],
 )
 async def test_wrong_credentials_are_reported(
-    secured_uri: str, monkeypatch: pytest.MonkeyPatch, credentials: str, reason: str
+    secured_uri: str, credentials: str, reason: str
 ) -> None:
-    uri = secured_uri.replace("service:p%40ss@", credentials)
-    assert reason in await start_error(uri, monkeypatch)
+    message = await start_error(secured_uri.replace("service:p%40ss@", credentials))
+    assert reason in message
+    assert not [text for text in ("p%40ss", "p@ss", "wrong") if text in message]
 
 
 async def test_a_server_that_cannot_be_trusted_is_reported(
     secured_uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setitem(mongo_client._OPTIONS, "serverSelectionTimeoutMS", 2_000)
     certificate = Authority(tmp_path).certificate
     uri = secured_uri.partition("tlsCAFile=")[0] + f"tlsCAFile={certificate}"
-    assert "certificate verify failed" in await start_error(uri, monkeypatch)
+    assert "certificate verify failed" in await start_error(uri)
     without_tls = secured_uri.partition("?")[0]
-    assert "connection closed" in await start_error(without_tls, monkeypatch)
+    assert "connection closed" in await start_error(without_tls)
 
 
 async def test_a_database_that_the_user_may_not_write_is_reported(

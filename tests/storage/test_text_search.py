@@ -18,14 +18,13 @@ from hypothesis import strategies as st
 
 from registry.jsonapi.filtering import Condition
 from registry.model.attributes import Operator
-from registry.storage.reads import related_reads
 from registry.storage.reads.filters import to_query
 from registry.storage.schema import maintenance, text_indexing
 from registry.storage.text_blocks import BLOCK_SIZE, fold
 from tests.conftest import Serve
 from tests.storage.profiling import profiled
 from tests.storage.waiting import eventually
-from tests.support import Api, CommandLog, Database
+from tests.support import Api, Database
 
 LETTERS = [
     *(letter for letter in map(chr, range(sys.maxunicode + 1)) if letter.casefold() != letter),
@@ -163,77 +162,6 @@ async def count_found(api: Api, name: str, text: str) -> int:
     path = f"/persons?filter[{name}][contains]={text}&page[number]=1&fields[person]=id"
     total: int = (await api.get(path)).document["meta"]["total"]
     return total
-
-
-@pytest.mark.parametrize("sort", ["", "-id", "email", "-last_name,email"])
-async def test_orders_pages_and_totals_are_as_without_blocks(
-    indexed: Api, database: Database, sort: str
-) -> None:
-    text = "n"
-    expected = await found(indexed, "last_name", text, f"&sort={sort}")
-    assert sorted(expected) == await matching(database, contains("last_name", text))
-    path = (
-        f"/persons?filter[last_name][contains]={text}&sort={sort}&page[size]=100&fields[person]=id"
-    )
-    for page in (path, f"{path}&page[number]=1"):
-        pages = await indexed.pages(page)
-        assert [int(id_) for one in pages for id_ in one.ids] == expected
-    assert pages[0].document["meta"]["total"] == len(expected)
-
-
-@pytest.mark.parametrize(
-    ("condition", "query"),
-    [
-        (
-            '{"or":[{"name":"email","op":"contains","val":"X@7"},{"name":"id","op":"lt","val":"4"}]}',
-            {"$or": [contains("email", "x@7"), {"_id": {"$lt": 4}}]},
-        ),
-        (
-            '{"not":{"name":"email","op":"contains","val":"E"}}',
-            {"$nor": [contains("email", "e")]},
-        ),
-        (
-            '{"or":[{"name":"first_name","op":"contains","val":"7"},'
-            '{"and":[{"name":"email","op":"contains","val":"z@"},'
-            '{"name":"last_name","op":"contains","val":"a"}]}]}',
-            {
-                "$or": [
-                    contains("first_name", "7"),
-                    {"$and": [contains("email", "z@"), contains("last_name", "a")]},
-                ]
-            },
-        ),
-        (
-            '{"or":[' + ",".join(['{"name":"email","op":"contains","val":"7.e"}'] * 6) + "]}",
-            contains("email", "7.e"),
-        ),
-    ],
-)
-async def test_blocks_serve_combinations(
-    indexed: Api, database: Database, condition: str, query: dict[str, Any]
-) -> None:
-    response = await indexed.get(f"/persons?filter={quote(f'[{condition}]')}")
-    assert [int(id_) for id_ in response.ids] == await matching(database, query)
-
-
-async def test_blocks_serve_conditions_on_related_resources(
-    indexed: Api, database: Database, commands: CommandLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(related_reads, "MAX_BATCH", 10)  # does not suffice, so ids are looked up
-    await database.computers.insert_many(
-        {"_id": number, "serial": f"SN-{number}", "person": number} for number in range(1, COUNT)
-    )
-    for text in NEEDLES:
-        expected = await matching(database, contains("last_name", text))
-        commands.names()
-        path = f"/computers?filter[owner.last_name][contains]={quote(text)}&fields[computer]=id"
-        response = await indexed.get(path)
-        assert "persons.text_blocks" in commands.take("aggregate")
-        assert [int(id_) for id_ in response.ids] == [one for one in expected if one < COUNT]
-    response = await indexed.get(
-        "/persons?filter[computers.serial][contains]=N-77&fields[person]=id"
-    )
-    assert response.ids == ["77"]
 
 
 async def test_a_search_examines_the_blocks_and_the_records_that_match(

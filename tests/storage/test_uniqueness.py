@@ -94,6 +94,7 @@ async def test_the_indexes_follow_the_setting(
     assert await unique_indexes(database) == set()
 
 
+@pytest.mark.usefixtures("_new_database")
 async def test_a_start_is_refused_with_a_bounded_list_of_all_duplicates(
     serve: Serve, unique: Settings, database: Database
 ) -> None:

@@ -147,6 +147,7 @@ async def test_a_validator_is_replaced_only_if_it_differs(
     assert await options(database) == before
 
 
+@pytest.mark.usefixtures("_new_database")
 async def test_a_collection_of_an_earlier_version_gets_a_validator(
     serve: Serve, database: Database
 ) -> None:

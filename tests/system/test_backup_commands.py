@@ -35,6 +35,7 @@ def run(*arguments: str | Path) -> str:
     return done.stderr
 
 
+@pytest.mark.slow
 def test_a_backup_of_a_running_service_is_restored_elsewhere(start: Start, tmp_path: Path) -> None:
     data, other = tmp_path / "data", tmp_path / "other"
     file, options = tmp_path / "registry.backup", ("--data-dir", data)
@@ -105,6 +106,7 @@ def test_names_in_backups_are_safe(tmp_path: Path, mongodb_uri: str, settings: S
     assert message.endswith(f"is not empty: it has {shown}\n")
 
 
+@pytest.mark.slow
 def test_a_backup_is_written_to_a_pipe_and_restored_from_one(
     tmp_path: Path, mongodb_uri: str, settings: Settings, other: str
 ) -> None:

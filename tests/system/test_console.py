@@ -98,6 +98,7 @@ def test_the_version_names_all_parts() -> None:
     assert re.fullmatch(r"registry [^,]+, Python [^,]+\n", without.stdout)
 
 
+@pytest.mark.slow
 def test_the_installed_command_has_the_name_that_the_user_has_typed(
     installed: Path, variables: dict[str, str], tmp_path: Path
 ) -> None:
@@ -105,6 +106,7 @@ def test_the_installed_command_has_the_name_that_the_user_has_typed(
     assert done.stdout.startswith("usage: registry token ")
 
 
+@pytest.mark.slow
 def test_the_installed_service_names_its_data_directory_and_what_is_missing(
     installed: Path, variables: dict[str, str], tmp_path: Path
 ) -> None:

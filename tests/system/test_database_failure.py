@@ -37,6 +37,7 @@ def test_the_service_continues_when_mongod_was_killed(workers: str, start: Start
     assert has_exited(mongod)
 
 
+@pytest.mark.slow
 def test_the_service_continues_when_the_shell_that_runs_mongod_was_killed(start: Start) -> None:
     service = start()
     service.request("/persons", person("Grace"))
@@ -62,6 +63,7 @@ def test_the_service_exits_if_mongod_cannot_be_restarted(workers: str, start: St
     assert "WiredTiger.turtle" in last
 
 
+@pytest.mark.slow
 def test_a_killed_service_leaves_no_mongod_that_it_has_restarted(start: Start) -> None:
     service = start()
     os.kill(service.mongod, signal.SIGKILL)

@@ -21,6 +21,8 @@ from tests.support import MEDIA_TYPE
 from tests.system.conftest import Start
 from tests.system.service import TIMEOUT, Service, eventually, person
 
+pytestmark = pytest.mark.slow
+
 EXT = '; ext="https://jsonapi.org/ext/atomic"'
 BATCH = 500
 """Persons per request: enough for the disk to be needed."""
@@ -109,7 +111,6 @@ def test_only_changes_are_refused_while_the_disk_is_nearly_full(start: Start, di
     assert f"The disk of {disk}/data/mongodb has less than 64 MB of free space" in log
 
 
-@pytest.mark.slow
 def test_a_mongod_without_space_is_restarted_when_there_is_some(start: Start, disk: Path) -> None:
     service = start(data_dir=disk / "data")
     service.request("/persons", person("Ada"))

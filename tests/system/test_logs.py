@@ -123,8 +123,10 @@ def test_lines_wait_until_there_are_too_many(monkeypatch: pytest.MonkeyPatch) ->
     assert f"WARNING {dropped} log lines were dropped" in last
 
 
-def test_a_service_whose_standard_error_is_not_read_serves_and_stops(start: Start) -> None:
-    service = start("--access-log", "on", reads_log=False)
+def test_a_service_whose_standard_error_is_not_read_serves_and_stops(
+    start: Start, mongodb_uri: str
+) -> None:
+    service = start("--access-log", "on", reads_log=False, mongodb_uri=mongodb_uri)
     assert service.process.stderr
     fcntl.fcntl(service.process.stderr, fcntl.F_SETPIPE_SZ, 4_096)
     for _ in range(50):  # more than the pipe can hold

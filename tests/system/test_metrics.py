@@ -9,6 +9,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
+import pytest
+
 from tests.system.conftest import Start
 from tests.system.service import TIMEOUT, Service, eventually, start_error
 from tests.system.test_workers import TWO, create_persons, workers_of
@@ -33,8 +35,10 @@ def metrics_url(service: Service) -> str:
     return match[1]
 
 
-def test_the_metrics_of_workers_are_added_up_and_survive_a_worker(start: Start) -> None:
-    service = start(*TWO, "--metrics-port", "0")
+def test_the_metrics_of_workers_are_added_up_and_survive_a_worker(
+    start: Start, mongodb_uri: str
+) -> None:
+    service = start(*TWO, "--metrics-port", "0", mongodb_uri=mongodb_uri)
     url = metrics_url(service)
     create_persons(service, 40)
     assert eventually(lambda: scrape(url).get(CREATED) == 40)
@@ -48,6 +52,7 @@ def test_the_metrics_of_workers_are_added_up_and_survive_a_worker(start: Start) 
     assert eventually(lambda: scrape(url)[CREATED] == 42)
 
 
+@pytest.mark.slow
 def test_every_worker_shows_the_sums_on_the_port_of_the_api(start: Start) -> None:
     service = start(*TWO)
     create_persons(service, 40)
@@ -57,6 +62,7 @@ def test_every_worker_shows_the_sums_on_the_port_of_the_api(start: Start) -> Non
     )
 
 
+@pytest.mark.slow
 def test_restarts_of_mongod_are_counted(start: Start) -> None:
     service = start("--metrics-port", "0")
     url = metrics_url(service)
@@ -65,8 +71,8 @@ def test_restarts_of_mongod_are_counted(start: Start) -> None:
     assert eventually(lambda: scrape(url)["registry_mongod_restarts_total"] == 1)
 
 
-def test_a_metrics_port_in_use_is_reported(start: Start, tmp_path: Path) -> None:
-    port = urlsplit(start().url).port
+def test_a_metrics_port_in_use_is_reported(start: Start, tmp_path: Path, mongodb_uri: str) -> None:
+    port = urlsplit(start(mongodb_uri=mongodb_uri).url).port
     error = start_error("--metrics-port", str(port), "--data-dir", tmp_path / "other")
     assert error.startswith(f"registry: cannot listen on 127.0.0.1 port {port} (")
     assert "choose another with --metrics-port or REGISTRY_METRICS_PORT" in error

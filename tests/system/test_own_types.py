@@ -6,8 +6,12 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.system.conftest import Start
 from tests.system.service import COMMAND, ROOT, environment, run_command
+
+pytestmark = pytest.mark.slow
 
 FLEET = ROOT / "docs/fleet.toml"
 

@@ -10,6 +10,8 @@ import pytest
 from tests.support import Database
 from tests.system.service import COMMAND, environment, run_command
 
+pytestmark = pytest.mark.slow
+
 BACKUP = "backup -"
 
 

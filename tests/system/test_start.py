@@ -57,8 +57,8 @@ def test_data_survives_a_restart(start: Start) -> None:
     assert second.names() == ["Grace", "Ada"]
 
 
-def test_the_service_prints_its_urls_in_one_line(start: Start) -> None:
-    service = start("--host", "localhost")
+def test_the_service_prints_its_urls_in_one_line(start: Start, mongodb_uri: str) -> None:
+    service = start("--host", "localhost", mongodb_uri=mongodb_uri)
     line = service.announcement
     assert re.fullmatch(
         rf"Registry ready: page {service.url}/, API {service.url}/persons, "
@@ -82,6 +82,7 @@ def test_more_connections_are_served_than_open_files(start: Start, mongodb_uri: 
         assert service.request("/persons")["meta"] == {"count": 0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("redirection", "reason"), [(">/dev/full", "No space left on device"), (">&-", "closed")]
 )
@@ -93,8 +94,9 @@ def test_a_service_without_output_logs_urls(redirection: str, reason: str, start
     assert service.stop() == (0, "")
 
 
-def test_the_service_prints_the_public_url_if_set(start: Start) -> None:
-    service = start(REGISTRY_PUBLIC_URL="https://registry.example.com/", REGISTRY_AUTH="off")
+def test_the_service_prints_the_public_url_if_set(start: Start, mongodb_uri: str) -> None:
+    variables = {"REGISTRY_PUBLIC_URL": "https://registry.example.com/", "REGISTRY_AUTH": "off"}
+    service = start(mongodb_uri=mongodb_uri, **variables)
     assert "API https://registry.example.com/persons," in service.announcement
 
 
@@ -177,6 +179,7 @@ def test_prints_a_visitable_address(host: str, shown: str, start: Start, mongodb
     assert status(f"{service.url}/persons") == 200
 
 
+@pytest.mark.slow
 def test_a_machine_without_ipv6_is_reported_in_one_line(tmp_path: Path) -> None:
     command = [sys.executable, "-c", WITHOUT_IPV6, "--data-dir", str(tmp_path), "--host", "::"]
     message = error_message(command, environment())

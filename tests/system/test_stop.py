@@ -141,6 +141,7 @@ def test_the_second_ctrl_c_exits_at_once(workers: str, computers: int, start: St
     assert again.request("/computers?page[size]=1&page[number]=1")["meta"]["total"] == computers
 
 
+@pytest.mark.slow
 def test_a_service_under_nohup_survives_the_end_of_its_terminal(start: Start) -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # inherited, as from nohup
     try:
@@ -186,6 +187,7 @@ def test_a_signal_stops_the_startup(number: signal.Signals, workers: str, start:
     assert (service.data_dir / "mongodb" / "mongod.lock").read_text() == ""
 
 
+@pytest.mark.slow
 def test_a_killed_service_can_be_restarted_immediately(start: Start) -> None:
     for names in ([], ["Grace"], ["Grace", "Grace"]):
         service = start()
@@ -219,8 +221,8 @@ def test_a_service_is_ready_when_its_database_responds(start: Start) -> None:
         assert eventually(lambda: health(connection, "ready") == (200, "ok"))
 
 
-def test_a_service_that_stops_is_not_ready(start: Start) -> None:
-    service = start()
+def test_a_service_that_stops_is_not_ready(start: Start, mongodb_uri: str) -> None:
+    service = start(mongodb_uri=mongodb_uri)
     with closing(http_connection(service)) as connection:
         assert health(connection, "live") == (200, "ok")
         service.process.terminate()

@@ -81,6 +81,7 @@ def test_installed_files_are_not_downloaded_again(checkout: Path, run: Run) -> N
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+@pytest.mark.slow
 def test_a_wheel_contains_the_installed_files(checkout: Path) -> None:
     shutil.copy(ROOT / "setup.py", checkout)
     shutil.copytree(ROOT / "registry", checkout / "registry", dirs_exist_ok=True)

@@ -117,6 +117,7 @@ def allowed_calls() -> set[str]:
     return allowed
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux filters system calls")
 def test_the_service_runs_with_the_allowed_system_calls(start: Start, tmp_path: Path) -> None:
     allowed = allowed_calls()

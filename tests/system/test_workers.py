@@ -80,8 +80,8 @@ def test_workers_share_data_and_print_their_urls_once(start: Start) -> None:
     assert has_exited(mongod)
 
 
-def test_a_killed_worker_is_replaced_while_the_others_serve(start: Start) -> None:
-    service = start(*TWO)
+def test_a_killed_worker_is_replaced_while_the_others_serve(start: Start, mongodb_uri: str) -> None:
+    service = start(*TWO, mongodb_uri=mongodb_uri)
     killed, other = workers_of(service)
     with urlopen(f"{service.url}/persons", timeout=TIMEOUT):  # noqa: S310 - http
         os.kill(killed, signal.SIGKILL)
@@ -97,6 +97,7 @@ def test_a_killed_worker_is_replaced_while_the_others_serve(start: Start) -> Non
     assert (status, log.count("\n")) == (0, 2)
 
 
+@pytest.mark.slow
 def test_a_killed_service_leaves_no_processes(start: Start) -> None:
     service = start(*TWO)
     processes = [service.mongod, *workers_of(service)]
@@ -107,6 +108,7 @@ def test_a_killed_service_leaves_no_processes(start: Start) -> None:
         assert eventually(lambda: all(map(has_exited, processes)))
 
 
+@pytest.mark.slow
 def test_workers_that_exit_again_and_again_stop_the_service(start: Start) -> None:
     service = start(*TWO, command=(sys.executable, "-c", IMPATIENT))
     mongod, killed = service.mongod, set[int]()
@@ -124,6 +126,7 @@ def test_workers_that_exit_again_and_again_stop_the_service(start: Start) -> Non
     assert has_exited(mongod)
 
 
+@pytest.mark.slow
 def test_a_failing_worker_is_replaced_while_another_serves(start: Start) -> None:
     service = start(*TWO, command=(sys.executable, "-c", IMPATIENT))
     other, *_ = workers_of(service)
@@ -137,6 +140,7 @@ def test_a_failing_worker_is_replaced_while_another_serves(start: Start) -> None
     assert service.stop()[0] == 0
 
 
+@pytest.mark.slow
 def test_workers_import_nothing_from_the_callers_directory(start: Start, tmp_path: Path) -> None:
     (tmp_path / "uvloop.py").write_text("raise SystemExit(3)\n")
     within = ("/bin/sh", "-c", 'cd "$0" && exec "$@"', tmp_path)
@@ -160,8 +164,8 @@ async def test_a_worker_that_hangs_while_it_starts_is_stopped_and_reported(
     assert not any(b"sleep(600)" in command_of(child) for child in children(os.getpid()))
 
 
-def test_a_port_in_use_is_reported(start: Start, tmp_path: Path) -> None:
-    service = start(*TWO)
+def test_a_port_in_use_is_reported(start: Start, tmp_path: Path, mongodb_uri: str) -> None:
+    service = start(*TWO, mongodb_uri=mongodb_uri)
     port = service.url.rpartition(":")[2]
     for workers in ("1", "2"):
         message = start_error(

@@ -1,4 +1,4 @@
-// The scenario of test_generated_clients.py with openapi-fetch: node scenario.ts URL
+// The scenario of test_clients.py with openapi-fetch: node scenario.ts URL
 // An `@ts-expect-error` shows that the generated types reject a wrong request: tsc fails without it.
 import assert from 'node:assert/strict'
 import createClient from 'openapi-fetch'

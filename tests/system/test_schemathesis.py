@@ -65,7 +65,7 @@ async def test_all_responses_conform_to_the_description(
     api = await serve(WITH_DEVICES, replace(settings, unique=unique))
     await api.person(email="grace.hopper@example.com")
     await api.computer("SN-0001")
-    await check(api.origin, tmp_path, tested=38)
+    await check(api.origin, tmp_path, tested=43)
     for name in ("Another `person` has this `email`.", "Another `computer` has this `serial`."):
         assert name in caplog.text
     assert "Traceback" not in caplog.text

@@ -20,7 +20,7 @@ from registry.storage.schema import text_indexing
 from tests.conftest import Serve
 from tests.consistency import strategies
 from tests.consistency.model import Model
-from tests.consistency.queries import Query
+from tests.consistency.queries import Condition, Query
 from tests.support import Api, Database
 
 
@@ -77,6 +77,36 @@ async def test_queries_agree_with_the_model_however_many_related_records_match(
     drawn = data.draw(strategies.collection_queries(type_name, [1, 2, 6]))
     query = Query(sort=drawn.sort, conditions=drawn.conditions, combined=drawn.combined)
     owner = data.draw(st.sampled_from([None, 1, 6])) if type_name == "computer" else None
+    await check_pages(api, stored, type_name, query, owner)
+
+
+ORDERS_BY_OWNER = [
+    *(("owner.first_name",), ("-owner.first_name",), ("owner.id",), ("-owner.id",)),
+    *(("owner.last_name", "owner.first_name"), ("-owner.last_name", "-owner.email")),
+    *(("owner.first_name", "-owner.id"), ("-owner.first_name", "-owner.id", "serial")),
+]
+"""Orders that a loop over owners serves, and in the end some that it does not."""
+
+OF_COMPUTERS: list[Condition] = [
+    {"name": "serial", "op": "ge", "val": "a"},
+    {"name": "owner", "op": "eq", "val": None},
+    {"name": "owner", "op": "in", "val": [1, 2, None]},
+    {"name": "owner.last_name", "op": "ge", "val": "a"},
+]
+
+
+@pytest.mark.usefixtures("number_of_related")
+async def test_orders_by_related_attributes_agree_with_the_model(api: Api, stored: Model) -> None:
+    for sort in ORDERS_BY_OWNER:
+        for condition in [None, *OF_COMPUTERS]:
+            query = Query(sort=sort, combined=(condition,) if condition else ())
+            await check_pages(api, stored, "computer", query)
+
+
+async def check_pages(
+    api: Api, stored: Model, type_name: str, query: Query, owner: int | None = None
+) -> None:
+    """Compare a collection, and its pages in both directions, with the model."""
     within = [id_ for _, id_ in stored.members(("person", owner))] if owner else None
     path = f"/persons/{owner}/computers" if owner else f"/{type_name}s"
     expected = [str(id_) for id_ in stored.select(type_name, query, within)]

@@ -100,8 +100,14 @@ def client_parser(command: str, description: str, arguments: str = "[OPTIONS]") 
 
 
 def open_client(url: str) -> Client:
-    """Return the client of a service, to be entered; its token is not an option, which all see."""
-    return Client(url, os.environ.get(TOKEN_VARIABLE))
+    """Return the client of a service, to be entered; its token is not an option, which all see.
+
+    Raises RegistryError for a token that no header can have.
+    """
+    token = os.environ.get(TOKEN_VARIABLE, "").strip()
+    if not token.isprintable():
+        raise RegistryError(f"{TOKEN_VARIABLE} has control characters, which no token has")
+    return Client(url, token)
 
 
 def failure_of(error: RegistryError) -> str:

@@ -45,6 +45,7 @@ def names_in(file: Path) -> list[str]:
     return list(dict.fromkeys(one["data"]["attributes"]["first_name"] for one in operations))
 
 
+@pytest.mark.slow
 def test_deliveries_to_the_documented_receiver_continue_after_each_kill(
     tmp_path: Path, start: Start, unused_tcp_port_factory: Callable[[], int]
 ) -> None:

@@ -35,6 +35,9 @@ MEMBER_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?")
 
 PAGE_LINKS = {"first", "last", "prev", "next"}
 
+META_ONLY = {"jsonapi", "links", "meta"}
+"""The members of a document without data."""
+
 Database = AsyncIOMotorDatabase[dict[str, Any]]
 
 
@@ -157,33 +160,39 @@ class Api:
             target = page.document["links"][link]
         return pages
 
-    async def post(self, path: str, data: Any) -> Response:
-        return await self.request("POST", path, {"data": data})
+    async def send(self, method: str, path: str, data: Any = None, **headers: str) -> Response:
+        """Send primary data; only POST and PATCH send null."""
+        has_body = data is not None or method in {"POST", "PATCH"}
+        return await self.request(method, path, {"data": data} if has_body else None, headers)
 
-    async def patch(self, path: str, data: Any) -> Response:
-        return await self.request("PATCH", path, {"data": data})
+    async def post(self, path: str, data: Any, **headers: str) -> Response:
+        return await self.send("POST", path, data, **headers)
+
+    async def patch(self, path: str, data: Any, **headers: str) -> Response:
+        return await self.send("PATCH", path, data, **headers)
+
+    async def delete(self, path: str, data: Any = None, **headers: str) -> Response:
+        return await self.send("DELETE", path, data, **headers)
 
     async def person(self, first: str = "Grace", last: str = "Hopper", **more: Any) -> str:
         """Create a person and return the id."""
-        attributes = {"first_name": first, "last_name": last, **more}
-        response = await self.post("/persons", {"type": "person", "attributes": attributes})
-        assert response.status == 201, response.document
-        return response.id
+        return await self.create(new("person", first_name=first, last_name=last, **more))
 
     async def computer(self, serial: str = "SN-1", owner: str | None = None) -> str:
         """Create a computer and return the id."""
-        data: dict[str, Any] = {"type": "computer", "attributes": {"serial": serial}}
-        if owner is not None:
-            data["relationships"] = {"owner": {"data": {"type": "person", "id": owner}}}
-        response = await self.post("/computers", data)
+        links = {} if owner is None else {"owner": to_one(owner)}
+        return await self.create(new("computer", links, serial=serial))
+
+    async def create(self, data: Any, **headers: str) -> str:
+        """Create a resource and return the id."""
+        response = await self.post(f"/{data['type']}s", data, **headers)
         assert response.status == 201, response.document
         return response.id
 
     async def set_computers(self, person: str, *computers: str) -> Response:
         """Replace the computers of a person."""
         return await self.patch(
-            f"/persons/{person}",
-            {"type": "person", "id": person, "relationships": {"computers": to_many(*computers)}},
+            f"/persons/{person}", new("person", {"computers": to_many(*computers)})
         )
 
     async def raw(self, request: bytes) -> tuple[int, Any]:
@@ -206,6 +215,42 @@ class Api:
         writer.close()
         head, _, body = received.partition(b"\r\n\r\n")
         return int(head.split(b" ", 2)[1]), head, body
+
+
+def new(
+    type_name: str, links: Mapping[str, Any] | None = None, /, **attributes: Any
+) -> dict[str, Any]:
+    """Return a resource object without an id. links: the relationship objects, by name."""
+    data: dict[str, Any] = {"type": type_name}
+    if attributes:
+        data["attributes"] = attributes
+    if links:
+        data["relationships"] = dict(links)
+    return data
+
+
+PERSON = new("person", first_name="Grace", last_name="Hopper")
+COMPUTER = new("computer", serial="SN-1")
+"""Resource objects of the least that a person and a computer need."""
+
+
+def identifier(type_name: Any, id_: Any) -> dict[str, Any]:
+    return {"type": type_name, "id": id_}
+
+
+def add(data: Mapping[str, Any], lid: str | None = None) -> dict[str, Any]:
+    """Return an operation that creates a resource."""
+    return {"op": "add", "data": {**data, **({} if lid is None else {"lid": lid})}}
+
+
+def update(data: Mapping[str, Any], **target: str) -> dict[str, Any]:
+    """Return an operation that updates a resource. target: its id or lid."""
+    return {"op": "update", "data": {**data, **target}}
+
+
+def to_one(id_: str | None, type: str = "person") -> dict[str, Any]:  # noqa: A002 - as below
+    """Return the relationship object for linkage to one resource, or to none."""
+    return {"data": id_ and identifier(type, id_)}
 
 
 def to_many(*ids: str, type: str = "computer") -> dict[str, Any]:  # noqa: A002 - JSON:API's word
@@ -234,7 +279,7 @@ def check_document(document: Any) -> None:
     """
     assert isinstance(document, dict)
     assert document["jsonapi"] == {"version": "1.0"}
-    assert ("data" in document) != ("errors" in document)
+    assert len({"data", "errors"} & document.keys()) == 1 or document.keys() == META_ONLY
     _check_member_names(document)
     if "errors" in document:
         assert document.keys() == {"errors", "jsonapi"}
@@ -245,7 +290,7 @@ def check_document(document: Any) -> None:
         ids = {error["id"] for error in document["errors"]}
         assert len(ids) == len(document["errors"]), "an id is repeated"
         return
-    assert document.keys() <= {"data", "included", "jsonapi", "links", "meta"}
+    assert document.keys() <= {"data", "included", *META_ONLY}
     _check_links(document.get("links", {}), {"self", "related"} | PAGE_LINKS)
     primary, included = primary_data(document), document.get("included", [])
     linkage = [item for item in primary if item.keys() <= {"type", "id", "meta"}]
@@ -334,7 +379,7 @@ def _check_error(error: Any) -> None:
 
 def primary_data(document: Any) -> list[Any]:
     """Return the primary data of a document, or the linkage of a relationship, as a list."""
-    data = document["data"]
+    data = document.get("data")
     return data if isinstance(data, list) else [data] if data is not None else []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from dataclasses import replace
 from itertools import product
@@ -16,25 +17,41 @@ from registry.model.graph import Graph
 from registry.model.record import MAX_ID
 from registry.resources import RESOURCES
 from registry.settings import Settings
+from registry.storage.reads import id_index
 from tests.conftest import Serve
-from tests.support import Api, Database, Response
+from tests.storage.profiling import profiled
+from tests.support import PERSON, Api, Database, Response, add
 
 GRAPH = Graph(RESOURCES)
 END_OF_PERSONS = Cursors("person", BY_ID).encode(END)
 
+COUNT = 3_000
+SIZE = 40
+
 
 @pytest.fixture
-async def fleet(api: Api, database: Database) -> Api:
-    """Persons 1 to 7; computers 1 to 5 belong to person 1, 6 and 7 to person 2, 8 to nobody."""
+async def persons(api: Api, database: Database) -> Api:
+    """Persons 1 to 7."""
     await database.persons.insert_many(
         {"_id": number, "first_name": "Ann", "last_name": f"L{number}", "email": None}
         for number in range(1, 8)
     )
-    await database.computers.insert_many(
-        {"_id": number, "serial": f"SN-{number}", "person": owner}
-        for number, owner in enumerate([1, 1, 1, 1, 1, 2, 2, None], 1)
-    )
     return api
+
+
+@pytest.fixture
+async def computers(api: Api, database: Database) -> list[dict[str, Any]]:
+    """Computers whose ids have gaps, and whose serials are repeated; in the order of the ids."""
+    choose = random.Random(11)  # noqa: S311 - the same ones
+    missing = {*choose.sample(range(1, 1_500), 200), *range(2_000, 2_600)}
+    records = [
+        {"_id": number, "serial": f"S{choose.randint(10, 99)}", "person": number % 3 or None}
+        for number in range(1, COUNT)
+        if number not in missing
+    ]
+    await database.computers.insert_many(records)
+    assert (await api.get("/computers?page[number]=1")).status == 200
+    return records
 
 
 async def follow(api: Api, response: Response, name: str) -> Response:
@@ -48,53 +65,52 @@ async def follow(api: Api, response: Response, name: str) -> Response:
     return page
 
 
-def ids(response: Response) -> str:
-    return " ".join(response.ids)
+def ids(response: Response) -> list[int]:
+    return [int(one) for one in response.ids]
 
 
 @pytest.mark.parametrize(
     "path", ["/persons?sort=id", "/persons?sort=last_name,-email", "/computers?sort=owner.email"]
 )
-async def test_the_largest_page_number_is_an_empty_page(fleet: Api, path: str) -> None:
+async def test_the_largest_page_number_is_an_empty_page(persons: Api, path: str) -> None:
     for size, number in ((1, 2**63 - 1), (1000, (2**63 - 1) // 1000 + 1)):  # skips just under 2**63
-        response = await fleet.get(f"{path}&page[number]={number}&page[size]={size}")
+        response = await persons.get(f"{path}&page[number]={number}&page[size]={size}")
         assert (response.status, response.data) == (200, [])
 
 
-async def test_cursors_at_either_end_return_empty_pages_with_a_link_back(fleet: Api) -> None:
+async def test_cursors_at_either_end_return_empty_pages_with_a_link_back(persons: Api) -> None:
     encode = Cursors("person", BY_ID).encode
     for member, cursor, onward, back, shown in (
-        ("after", END_OF_PERSONS, "next", "prev", "5 6 7"),
-        ("after", encode((7,)), "next", "prev", "5 6 7"),
-        ("before", encode((1,)), "prev", "next", "1 2 3"),
+        ("after", END_OF_PERSONS, "next", "prev", [5, 6, 7]),
+        ("after", encode((7,)), "next", "prev", [5, 6, 7]),
+        ("before", encode((1,)), "prev", "next", [1, 2, 3]),
     ):
-        response = await fleet.get(f"/persons?page[size]=3&page[{member}]={cursor}")
+        response = await persons.get(f"/persons?page[size]=3&page[{member}]={cursor}")
         assert (response.data, response.document["links"][onward]) == ([], None)
-        assert ids(await follow(fleet, response, back)) == shown
+        assert ids(await follow(persons, response, back)) == shown
 
 
-async def test_the_page_size_is_a_setting(
-    serve: Serve, settings: Settings, database: Database
-) -> None:
+async def test_the_page_size_is_a_setting(serve: Serve, settings: Settings, persons: Api) -> None:
+    assert len((await persons.get("/persons?page[number]=1")).ids) == 7
     api = await serve(settings=replace(settings, page_size=2))
-    await database.persons.insert_many(
-        {"_id": number, "first_name": "A", "last_name": "B"} for number in range(1, 8)
-    )
-    assert ids(await api.get("/persons?page[number]=1")) == "1 2"
-    assert ids(await api.get(f"/persons?page[before]={END_OF_PERSONS}")) == "6 7"
-    assert ids(await api.get("/persons?page[size]=4")) == "1 2 3 4"
+    for page, expected in (
+        ("number]=1", [1, 2]),
+        (f"before]={END_OF_PERSONS}", [6, 7]),
+        ("size]=4", [1, 2, 3, 4]),
+    ):
+        assert ids(await api.get(f"/persons?page[{page}")) == expected
     assert len((await api.get("/persons")).data) == 7
 
 
 @pytest.mark.parametrize("sort", ["id", "-id", "email", "-email", "last_name,-first_name"])
-async def test_a_cursor_need_not_match_a_stored_resource(fleet: Api, sort: str) -> None:
+async def test_a_cursor_need_not_match_a_stored_resource(persons: Api, sort: str) -> None:
     order = parse_sort(sort, GRAPH["person"], GRAPH)
     is_by_id = order[0].stored_name == "_id"
     for value in (-1, 0, 2**63 - 1, None) if is_by_id else ("Hopper", "", "9", None):
         position = [1 if key.stored_name == "_id" and not is_by_id else value for key in order]
         cursor = Cursors("person", order).encode(tuple(position))
         for member in ("after", "before"):
-            response = await fleet.get(f"/persons?sort={sort}&page[{member}]={cursor}")
+            response = await persons.get(f"/persons?sort={sort}&page[{member}]={cursor}")
             assert response.status == 200, value
 
 
@@ -120,7 +136,7 @@ async def test_unmodified_resources_appear_exactly_once_during_concurrent_writes
     response = await api.get(f"/persons?sort={sort}&page[size]=3")
     response = response if link == "next" else await follow(api, response, "last")
     for number in rng.sample(range(1, 1000), 900):
-        visited += [int(id_) for id_ in response.ids]
+        visited += ids(response)
         modified = {"_id": {"$in": rng.sample(sorted(mutable), 3)}}
         await database.persons.update_many(
             modified, {"$set": {"last_name": rng.choice("abcd"), "email": None}}
@@ -138,9 +154,12 @@ async def test_unmodified_resources_appear_exactly_once_during_concurrent_writes
     assert sorted(number for number in visited if number in unmodified) == sorted(unmodified)
 
 
-async def test_the_page_size_of_an_include_path_applies_to_that_path_only(fleet: Api) -> None:
+async def test_the_page_size_of_an_include_path_applies_to_that_path_only(api: Api) -> None:
+    await api.person()
+    for _ in range(4):
+        await api.computer(owner="1")
     page = "page[owner.computers][size]=3"
-    response = await fleet.get(f"/computers/1?include=owner.computers.owner&{page}")
+    response = await api.get(f"/computers/1?include=owner.computers.owner&{page}")
     assert response.included == [("person", "1"), ("computer", "2"), ("computer", "3")]
     owner = response.document["included"][0]
     assert len(owner["relationships"]["computers"]["data"]) == 3
@@ -156,4 +175,99 @@ async def test_pages_at_the_largest_ids_are_right(api: Api, database: Database) 
             page = await api.get(f"/computers?sort={sort}&page[size]={size}&page[after]={after}")
             beyond = [one for one in stored if (one > start if sort == "id" else one < start)]
             shown = beyond if sort == "id" else beyond[::-1]
-            assert page.ids == list(map(str, shown[:size]))
+            assert ids(page) == shown[:size]
+
+
+COSTS = {
+    "sort=id": [(1, SIZE + 256), (50, SIZE + 256), (54, SIZE + 256)],
+    "sort=-id": [(1, SIZE + 256), (50, SIZE + 256), (54, SIZE + 256)],
+    "sort=id&page[total]=false": [(50, SIZE + 256)],
+    "sort=serial": [(1, SIZE + 1), (54, 2 * SIZE), (30, COUNT // 2)],
+    "sort=-serial": [(50, 7 * SIZE)],
+    "filter[serial]=S50": [(1, 100)],
+    "filter[serial][ge]=S98&sort=serial": [(2, 150)],
+    "filter[owner]=1": [(18, 800)],
+}
+"""Numbers of pages, and how many index keys each may examine, together with its total.
+
+There are 55 pages of SIZE.
+"""
+
+
+async def test_a_late_page_shows_its_part_and_examines_few_keys_and_no_other_document(
+    api: Api, computers: list[dict[str, Any]], database: Database
+) -> None:
+    assert 54 * SIZE < len(computers) <= 55 * SIZE
+    for query, pages in COSTS.items():
+        expected = (await api.get(f"/computers?{query.removesuffix('&page[total]=false')}")).ids
+        for number, most in pages:
+            async with profiled(database, "computers") as profile:
+                page = await api.get(f"/computers?{query}&page[size]={SIZE}&page[number]={number}")
+            assert page.ids == expected[(number - 1) * SIZE : number * SIZE], query
+            total = None if "false" in query else len(expected)
+            assert page.document["meta"].get("total") == total
+            assert 0 < profile.total("keysExamined") <= most, query
+            assert 0 < len(page.ids) <= profile.total("docsExamined") <= SIZE + 1, query
+
+
+@pytest.mark.parametrize("sign", ["", "-"])
+async def test_a_page_and_its_total_agree(serve: Serve, database: Database, sign: str) -> None:
+    """The ids are always the numbers from 1 to the total."""
+    workers = [await serve(), await serve()]
+    await database.computers.insert_many({"_id": one, "serial": "S"} for one in range(1, 2_001))
+    choose, pages, is_done = random.Random(13), 0, False  # noqa: S311 - the same ones
+
+    async def write() -> None:
+        greatest, writes = 2_000, 0
+        while writes < 20 or pages < 100:
+            writes += 1
+            new = choose.randint(1, 70)
+            await database.computers.insert_many(
+                {"_id": greatest + one, "serial": "S"} for one in range(1, new + 1)
+            )
+            greatest += new
+            for _ in range(choose.randint(0, 9)):
+                await database.computers.delete_one({"_id": greatest})
+                greatest -= 1
+
+    async def read(api: Api) -> None:
+        nonlocal pages
+        while not is_done:
+            number = choose.randint(1, 60)
+            page = await api.get(
+                f"/computers?sort={sign}id&page[number]={number}&page[size]={SIZE}"
+            )
+            total, offset = page.document["meta"]["total"], (number - 1) * SIZE
+            expected = range(total, 0, -1) if sign else range(1, total + 1)
+            assert ids(page) == list(expected[offset : offset + SIZE])
+            pages += 1
+
+    async with asyncio.TaskGroup() as readers:
+        for api in workers * 8:
+            readers.create_task(read(api))
+        await write()
+        is_done = True
+
+
+async def test_the_total_has_every_write_that_was_answered(serve: Serve) -> None:
+    workers = [await serve(), await serve()]
+    for number in range(1, 6):
+        worker = workers[number % 2]
+        await worker.computer(owner=await worker.person())  # in a transaction
+        created = await worker.operate(add(PERSON), add(PERSON))
+        await worker.delete(f"/persons/{created.results[0]['data']['id']}")
+        for api in workers:
+            for path, total in (("/persons", 2 * number), ("/computers", number)):
+                page = await api.get(f"{path}?page[number]=1&page[size]=1")
+                assert page.document["meta"]["total"] == total
+
+
+async def test_pages_are_right_if_mongodb_does_not_report_changes(
+    api: Api, computers: list[dict[str, Any]], database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(id_index, "_CHANGES", {})
+    await database.computers.delete_one({"_id": computers.pop()["_id"]})
+    for number in (1, 30, 55, 56):
+        page = await api.get(f"/computers?page[number]={number}&page[size]={SIZE}")
+        expected = [record["_id"] for record in computers[(number - 1) * SIZE : number * SIZE]]
+        assert (ids(page), page.document["meta"]["total"]) == (expected, len(computers))

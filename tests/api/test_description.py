@@ -1,18 +1,21 @@
-"""The OpenAPI document: it is valid and complete, and its examples are."""
+"""The OpenAPI document: it is valid and complete, and the service does what it says."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
+from urllib.parse import quote
 
 from marshmallow import Schema
+from openapi_schema_validator import OAS30Validator, oas30_format_checker
 from openapi_spec_validator import validate
 
 from registry.http.views.document_view import ENDPOINTS
 from registry.http.views.site import TrailingSlashView
 from registry.jsonapi.error_types import MethodNotAllowed, error_types
+from registry.jsonapi.request_documents import MAX_CONTAINERS
 from registry.model.attributes import Date, Enumeration, Integer
 from registry.model.authorship import AUTHORSHIP
 from registry.model.graph import Graph
@@ -21,10 +24,52 @@ from registry.openapi.description import describe
 from registry.protocol import CSV_TYPE, EVENT_STREAM
 from registry.resources import RESOURCES
 from registry.settings import Settings
-from tests.api.described import DESCRIPTION, operations, parameters, resolve, schema_errors
-from tests.support import ATOMIC, MEDIA_TYPE, Api
+from tests.support import (
+    ATOMIC,
+    COMPUTER,
+    MEDIA_TYPE,
+    OPERATIONS,
+    PERSON,
+    Api,
+    add,
+    identifier,
+    new,
+    to_many,
+    update,
+)
 
+DESCRIPTION = describe(Graph(RESOURCES), Settings(auth="on"))
 OPEN_DESCRIPTION = describe(Graph(RESOURCES), Settings())
+"""Of a service that requires access tokens, and of one that does not."""
+
+
+def resolve(part: Any) -> Any:
+    """Return the target of a reference in the description, or the part itself."""
+    while "$ref" in part:
+        target: Any = DESCRIPTION
+        for step in part["$ref"].removeprefix("#/").split("/"):
+            target = target[step]
+        part = target
+    return part
+
+
+def operations() -> Iterator[tuple[str, str, Any]]:
+    """Yield path, method and description of each operation."""
+    for path, item in DESCRIPTION["paths"].items():
+        for method, operation in item.items():
+            yield path, method, operation
+
+
+def parameters() -> Iterator[Any]:
+    for _, _, operation in operations():
+        yield from map(resolve, operation["parameters"])
+
+
+def schema_errors(schema: Any, document: Any) -> list[str]:
+    """Return the messages of the validation of a document against a schema of the description."""
+    standalone = {**schema, "components": DESCRIPTION["components"]}
+    validator = OAS30Validator(standalone, format_checker=oas30_format_checker)
+    return [error.message for error in validator.iter_errors(document)]
 
 
 def contents() -> Iterator[tuple[str, Any]]:
@@ -249,3 +294,176 @@ def test_no_schema_makes_generators_drop_an_operation() -> None:
     text = json.dumps(DESCRIPTION)
     assert '"not":' not in text
     assert all("schema" in parameter for parameter in parameters())
+
+
+def test_only_parameters_of_the_specification_are_described() -> None:
+    names = {one["name"].partition("[")[0] for one in parameters() if one["in"] == "query"}
+    assert names == {"include", "fields", "sort", "filter", "page"}
+
+
+LINKAGE, OWNER = "/persons/1/relationships/computers", "/computers/1/relationships/owner"
+
+ANY = {"If-None-Match": "*"}
+
+REQUESTS: list[tuple[str, str, Any, dict[str, str], int]] = [
+    ("GET", "/persons?fields[person]=created_at,created_by,updated_at,updated_by", None, {}, 200),
+    ("GET", "/persons?page[size]=1&include=computers&page[computers][size]=1", None, {}, 200),
+    ("GET", "/persons?page[size]=1", None, ANY, 304),
+    ("GET", "/persons?page[size]=1001", None, {}, 400),
+    ("GET", "/persons/1?include=computers.owner", None, {}, 200),
+    ("GET", "/persons/1/computers?filter[serial]=SN-1&page[number]=1", None, {}, 200),
+    ("GET", "/computers/2/owner?include=", None, {}, 200),
+    ("GET", f"{LINKAGE}?include=computers.owner&page[size]=1", None, {}, 200),
+    ("GET", f"{OWNER}?include=owner.computers&page[owner.computers][size]=1", None, {}, 200),
+    ("GET", "/computers/2/relationships/owner", None, ANY, 304),
+    ("GET", "/assignments?include=owner,computer&page[size]=1", None, {}, 200),
+    ("POST", "/persons?include=computers&fields[person]=full_name", {"data": PERSON}, {}, 201),
+    ("POST", "/persons", b"x" * (2**20 + 1), {}, 413),
+    ("PATCH", "/persons/1", {"data": new("person", {"computers": to_many("1", "2")})}, {}, 200),
+    ("PATCH", "/persons/1", {"data": new("person", {"computers": to_many("999")})}, {}, 404),
+    ("PATCH", LINKAGE, to_many("2"), {"If-Match": '"stale"'}, 412),
+    ("POST", LINKAGE, to_many("1", type="person"), {}, 409),
+    ("DELETE", LINKAGE, to_many("1"), {"Content-Type": "application/json"}, 415),
+    ("POST", "/operations", {OPERATIONS: [add({"type": "person"})]}, {}, 422),
+]
+"""Further requests than the examples of the description."""
+
+
+async def check_response(
+    api: Api, operation: Any, method: str, path: str, body: Any, headers: Mapping[str, str]
+) -> int:
+    """Check that the response to a request is as described, and return its status."""
+    response = await api.request(method, path, body, headers)
+    described = resolve(operation["responses"][str(response.status)])
+    if response.document is None:
+        assert "content" not in described
+    else:
+        schema = described["content"][response.headers["Content-Type"]]["schema"]
+        assert schema_errors(schema, response.document) == []
+    required = {name for name, one in described["headers"].items() if resolve(one)["required"]}
+    assert required <= response.headers.keys()
+    clients_use = {"ETag", "Location", "Retry-After", "Vary", "X-Request-ID"}
+    assert clients_use & response.headers.keys() <= described["headers"].keys()
+    return response.status
+
+
+async def test_responses_are_as_described(api: Api) -> None:
+    for method, path, body, headers, status in REQUESTS:
+        await api.set_computers(await api.person(), await api.computer(), await api.computer())
+        template = re.sub(r"/\d+", "/{id}", path.partition("?")[0])
+        operation = DESCRIPTION["paths"][template][method.lower()]
+        assert await check_response(api, operation, method, path, body, headers) == status, path
+
+
+async def test_the_examples_of_all_operations_are_accepted(api: Api) -> None:
+    await api.computer(owner=await api.person())
+    await api.computer()
+    # Linkage is removed before resources.
+    order = sorted(operations(), key=lambda one: (one[1] == "delete", -len(one[0])))
+    for path, method, operation in order:
+        body = None
+        if "requestBody" in operation:
+            (content,) = operation["requestBody"]["content"].values()
+            body = examples(content)[0]
+        url = path.replace("{id}", "1")
+        assert await check_response(api, operation, method.upper(), url, body, {}) < 300, url
+
+
+LOCAL = {"type": "computer", "lid": "new"}
+GRACE, FIRST = identifier("person", "1"), identifier("computer", "1")
+COMPUTERS = {**GRACE, "relationship": "computers"}
+
+ATOMIC_OPERATIONS: list[Any] = [
+    add(PERSON),
+    *({**add(PERSON), **more} for more in ({"href": "/persons"}, {"href": "/persons/1"})),
+    *[add({"type": "person"}), add({"type": "office"}), {"op": "add"}],
+    {"op": "move", "data": PERSON},
+    *[update(PERSON), update(PERSON, id="1"), {"op": "update", "data": {**PERSON, "id": 1}}],
+    *({"op": "update", "ref": ref, "data": PERSON} for ref in (GRACE, {"type": "person"})),
+    *({"op": "update", "href": href, "data": PERSON} for href in ("/persons/1", 1)),
+    {"op": "update", "ref": LOCAL, "data": COMPUTER},
+    *({"op": "remove", "ref": ref} for ref in (LOCAL, {**LOCAL, "type": "office"})),
+    *[{"op": "remove", "ref": identifier("computer", None)}, {"op": "remove"}, None],
+    {"op": "add", "ref": COMPUTERS, "data": [FIRST, LOCAL]},
+    {"op": "update", "ref": COMPUTERS, "data": []},
+    {"op": "remove", "ref": COMPUTERS, "data": [FIRST, identifier("computer", "one")]},
+    *({"op": "add", "ref": COMPUTERS, "data": data} for data in (FIRST, [GRACE])),
+    {"op": "update", "ref": {**FIRST, "relationship": "owner"}, "data": None},
+    {"op": "update", "ref": {**LOCAL, "relationship": "owner"}, "data": GRACE},
+    {"op": "add", "ref": {**FIRST, "relationship": "owner"}, "data": GRACE},
+    {"op": "update", "href": OWNER, "data": GRACE},
+    update(new("computer", {"owner": {"data": GRACE}}), id="1"),
+    {"op": "remove", "href": "/persons/1"},
+]
+
+
+async def test_operations_are_accepted_if_and_only_if_their_schema_allows_them(api: Api) -> None:
+    await api.person()
+    await api.computer()
+    body = DESCRIPTION["paths"]["/operations"]["post"]["requestBody"]
+    assert f"{MAX_CONTAINERS:,} objects and arrays" in body["description"]
+    first = add(COMPUTER, "new")
+    for operation in ATOMIC_OPERATIONS:
+        response = await api.operate(first, operation)
+        violations = schema_errors(
+            body["content"][ATOMIC]["schema"], {OPERATIONS: [first, operation]}
+        )
+        assert (response.status < 400) == (not violations), (operation, response.document)
+
+
+async def test_every_documented_parameter_value_is_accepted(api: Api) -> None:
+    await api.computer(owner=await api.person())
+    for path, method, operation in operations():
+        if method == "get":
+            url = path.replace("{id}", "1")
+            for parameter in map(resolve, operation["parameters"]):
+                for query in [] if parameter["in"] != "query" else queries(parameter):
+                    async with api.client.get(f"{url}?{query}") as response:
+                        assert response.status == 200, (query, await response.text())
+
+
+def queries(parameter: Any) -> Iterator[str]:
+    """Yield queries with each value of a parameter, and with the parameters it requires."""
+    name, schema = parameter["name"], parameter["schema"]
+    required = {"page[total]": "&page[number]=1"}.get(name, "")
+    if match := re.fullmatch(r"page\[(.+)\]\[size\]", name):
+        required = f"&include={match[1]}"
+    if name == "filter":
+        assert schema == {"type": "string"}
+        first, *others = [one["value"] for one in parameter["examples"].values()]
+        assert first == ""  # prefilled
+        assert others
+        yield from (f"filter={quote(one)}" for one in others)
+        condition = json.dumps({"name": "id", "op": "eq", "val": 1})
+        yield f'filter=[{condition},{{"not":{condition}}}]'
+    elif name == "sort":
+        fields = re.findall(r"`([^`]+)`", parameter["description"].partition("Fields: ")[2])
+        assert fields
+        for value in [*fields, *(f"-{field}" for field in fields), ",".join(fields[1:3])]:
+            assert re.search(schema["pattern"], value)
+            yield f"{name}={value}"
+    elif operators := re.findall(r"`([^`]+)`", parameter["description"].partition("operator: ")[2]):
+        operand = sample(schema["items"])
+        value = str(operand).lower()
+        yield f"{name}={value}"
+        for operator in operators:
+            yield f"{name}[{operator}]={'true' if operator == 'null' else value}"
+            operands = {"null": True, "in": [operand]}
+            field = name.removeprefix("filter[").removesuffix("]")
+            comparison = {"name": field, "op": operator, "val": operands.get(operator, operand)}
+            yield f"filter={quote(json.dumps([comparison]))}"
+    elif name not in {"page[after]", "page[before]"}:  # tests/api/test_paging.py tests cursors
+        values = schema.get("items", {}).get("enum") or [sample(schema.get("items", schema))]
+        yield f"{name}={','.join(map(str, values)).lower()}{required}"
+
+
+def sample(schema: Any) -> Any:
+    """Return a scalar that conforms to a schema."""
+    schema = resolve(schema)
+    if "anyOf" in schema:
+        return sample(schema["anyOf"][0])
+    if "enum" in schema:
+        return schema["enum"][0]
+    if schema.get("format") == "date-time":
+        return "2026-02-28T12:30:00Z"
+    return {"integer": 1, "boolean": True, "string": "text"}[schema["type"]]

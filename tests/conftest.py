@@ -232,6 +232,12 @@ def secured(settings: Settings) -> Settings:
 
 
 @pytest.fixture
+async def guarded(serve: Serve, secured: Settings) -> Api:
+    """A service that requires access tokens."""
+    return await serve(settings=secured)
+
+
+@pytest.fixture
 def grant(database: Database) -> Grant:
     """A function that stores an access token with these scopes and returns it."""
     names = map(str, count())

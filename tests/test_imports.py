@@ -12,37 +12,11 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "registry"
 
 LAYERS = [
-    "installation",
-    "private_files",
-    "offloading",
-    "printable",
-    "start_error",
-    "protocol",
-    "client",
-    "metrics",
-    "model",
-    "resources",
-    "access",
-    "jsonapi",
-    "csv_format",
-    "settings",
-    "capacity",
-    "supervision",
-    "mongod",
-    "storage",
-    "operations",
-    "compound",
-    "http",
-    "transfer",
-    "openapi",
-    "web",
-    "app",
-    "testing_databases",
-    "testing",
-    "pytest_plugin",
-    "processes",
-    "commands",
-    "__main__",
+    *["installation", "private_files", "offloading", "printable", "start_error", "protocol"],
+    *["client", "metrics", "model", "resources", "access", "jsonapi", "csv_format", "settings"],
+    *["capacity", "supervision", "mongod", "storage", "operations", "compound", "http"],
+    *["transfer", "openapi", "web", "app", "testing_databases", "testing", "pytest_plugin"],
+    *["processes", "commands", "__main__"],
 ]
 """From the bottom up: a layer may import those before it."""
 
@@ -57,20 +31,20 @@ STORAGE_LAYERS = [
 """The layers of `registry.storage`, from the bottom up."""
 
 
-def imports(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-
-
 def imported_modules(path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom):
             yield node.module or ""
         elif isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Yield the modules, and the names that are imported from them."""
+    yield from imported_modules(path)
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 def modules(layer: str) -> list[Path]:

@@ -11,34 +11,35 @@ import pytest
 from registry.capacity import Capacity
 from registry.settings import CORES, Settings, parse_settings
 
-SETTINGS = [
-    ("--mongodb-uri", "MONGODB_URI", None),
-    ("--database", "REGISTRY_DATABASE", "registry"),
-    ("--data-dir", "REGISTRY_DATA_DIR", "data"),
-    ("--mongod", "REGISTRY_MONGOD", None),
-    ("--host", "REGISTRY_HOST", "127.0.0.1"),
-    ("--port", "REGISTRY_PORT", "8080"),
-    ("--workers", "REGISTRY_WORKERS", "1"),
-    ("--public-url", "REGISTRY_PUBLIC_URL", None),
-    ("--auth", "REGISTRY_AUTH", "auto"),
-    ("--tls-certificate", "REGISTRY_TLS_CERTIFICATE", None),
-    ("--tls-key", "REGISTRY_TLS_KEY", None),
-    ("--allowed-host", "REGISTRY_ALLOWED_HOST", None),
-    ("--cors-origin", "REGISTRY_CORS_ORIGIN", None),
-    ("--trusted-proxy", "REGISTRY_TRUSTED_PROXY", None),
-    ("--types", "REGISTRY_TYPES", None),
-    ("--unique", "REGISTRY_UNIQUE", None),
-    ("--oidc-issuer", "REGISTRY_OIDC_ISSUER", None),
-    ("--oidc-audience", "REGISTRY_OIDC_AUDIENCE", None),
-    ("--oidc-scope-claim", "REGISTRY_OIDC_SCOPE_CLAIM", "scope"),
-    ("--access-log", "REGISTRY_ACCESS_LOG", "off"),
-    ("--log-format", "REGISTRY_LOG_FORMAT", "text"),
-    ("--metrics-port", "REGISTRY_METRICS_PORT", None),
-    ("--compression", "REGISTRY_COMPRESSION", "on"),
-    ("--page-size", "REGISTRY_PAGE_SIZE", "50"),
-    ("--query-seconds", "REGISTRY_QUERY_SECONDS", "5.0"),
-    ("--capacity", "REGISTRY_CAPACITY", str(1_000 * CORES)),
-]
+SETTINGS: dict[str, tuple[str | None, str]] = {
+    "--mongodb-uri": (None, "mongodb://db.example.com"),
+    "--database": ("registry", "people"),
+    "--data-dir": ("data", "/srv/my data"),
+    "--mongod": (None, "/opt/mongod"),
+    "--host": ("127.0.0.1", "::1"),
+    "--port": ("8080", "0"),
+    "--workers": ("1", "2"),
+    "--public-url": (None, "https://example.com:8443/"),
+    "--auth": ("auto", "on"),
+    "--tls-certificate": (None, "/etc/registry/certificate.pem"),
+    "--tls-key": (None, "/etc/registry/key.pem"),
+    "--allowed-host": (None, "Fleet.example"),
+    "--cors-origin": (None, "HTTPS://App.example:443"),
+    "--trusted-proxy": (None, "10.0.0.1"),
+    "--types": (None, str(Path(__file__).parents[1] / "docs/fleet.toml")),
+    "--unique": (None, "computer.serial"),
+    "--oidc-issuer": (None, "https://id.example.com/realms/fleet/"),
+    "--oidc-audience": (None, "urn:fleet registry"),
+    "--oidc-scope-claim": ("scope", "scp"),
+    "--access-log": ("off", "on"),
+    "--log-format": ("text", "json"),
+    "--metrics-port": (None, "9100"),
+    "--compression": ("on", "off"),
+    "--page-size": ("50", "7"),
+    "--query-seconds": ("5.0", "1.5"),
+    "--capacity": (str(1_000 * CORES), "300"),
+}
+"""The flags, each with its default and another value."""
 
 CONTRADICTIONS = [
     (["--oidc-issuer=https://id.example.com"], "--oidc-issuer and --oidc-audience require"),
@@ -68,47 +69,25 @@ INVALID = {
     "--unique": [""],
     "--database": ["a b", "a.b", "a/b", "$a", "x" * 64, "ä" * 32, "admin", "Local"],
     "--public-url": [
-        "registry.example.com",
-        "ftp://registry.example.com",
-        "https://",
-        "https://:80",
-        "https://registry.example.com/?a=b",
-        "https://registry.example.com/#top",
-        "https://user:word@registry.example.com",
-        "https://registry.example.com:99999",
-        "https://registry.example.com:0",
-        "https://registry.example.com:http",
-        "https://[::1",
-        "https://registry example.com",
-        "https://registry.example.com/fleet",
+        *["registry.example.com", "ftp://registry.example.com", "https://", "https://:80"],
+        *["https://registry.example.com/?a=b", "https://registry.example.com/#top"],
+        *["https://user:word@registry.example.com", "https://registry.example.com/fleet"],
+        *[*(f"https://registry.example.com:{port}" for port in ("99999", "0", "http"))],
+        *["https://[::1", "https://registry example.com"],
     ],
     "--allowed-host": [
-        "",
-        "*",
-        "a.example:8080",
-        "https://a.example",
-        "a..example",
-        "größe.example",
-        "a.example b.example",
+        *["", "*", "a.example:8080", "https://a.example", "a..example", "größe.example"],
+        *["a.example b.example"],
     ],
     "--cors-origin": [
-        "",
-        "null",
-        "app.example.com",
-        "https://app.example.com/",
-        "https://*.example.com",
-        "https://user@app.example.com",
-        "https://app.example.com:99999",
-        "https://app.example.com https://b.example.com",
+        *["", "null", "app.example.com", "https://app.example.com/", "https://*.example.com"],
+        *["https://user@app.example.com", "https://app.example.com:99999"],
+        *["https://app.example.com https://b.example.com"],
     ],
     "--trusted-proxy": ["", "proxy.example", "10.0.0.0/33", "10.0.0.1/8", "::1%lo/64"],
     "--oidc-issuer": [
-        "https://id.example.com/?tenant=a",
-        "https://user:word@id.example.com",
-        "https://",
-        "http://id.example.com",
-        "http://localhost.example.com",
-        "http://192.0.2.1",
+        *["https://id.example.com/?tenant=a", "https://user:word@id.example.com", "https://"],
+        *["http://id.example.com", "http://localhost.example.com", "http://192.0.2.1"],
     ],
     "--oidc-audience": [""],
     "--oidc-scope-claim": [""],
@@ -121,6 +100,12 @@ INVALID = {
     "--query-seconds": ["0", "1e3"],
     "--capacity": ["0", "many"],
 }
+
+
+def variable(flag: str) -> str:
+    """Return the environment variable for a flag."""
+    name = flag.removeprefix("--").replace("-", "_").upper()
+    return name if name == "MONGODB_URI" else f"REGISTRY_{name}"
 
 
 def error_line(
@@ -142,58 +127,24 @@ def test_an_invalid_port_is_shown_in_its_url(name: str, capsys: pytest.CaptureFi
     assert line.startswith(f"registry: {name}: 'https://app.example.com:99999' is not a")
 
 
-@pytest.mark.parametrize(
-    ("host", "is_required"),
-    [
-        ("127.0.0.1", False),
-        ("127.8.9.1", False),
-        ("::1", False),
-        ("localhost", False),
-        ("0.0.0.0", True),  # noqa: S104 - no socket is bound
-        ("::", True),
-        ("192.0.2.1", True),
-        ("::ffff:192.0.2.1", True),
-        ("registry.example.com", True),
-        ("localhost.example.com", True),
-    ],
-)
-def test_tokens_are_required_by_default_from_other_hosts(host: str, *, is_required: bool) -> None:
-    assert Settings(host=host).requires_tokens is is_required
-    assert Settings(host=host, auth="on").requires_tokens
-    assert not Settings(host=host, auth="off").requires_tokens
+def test_tokens_are_required_by_default_from_other_hosts() -> None:
+    loopback = ("127.0.0.1", "127.8.9.1", "::1", "localhost")
+    others = (
+        "::",
+        "192.0.2.1",
+        "::ffff:192.0.2.1",
+        "registry.example.com",
+        "localhost.example.com",
+    )
+    for host in (*loopback, *others, "0.0.0.0"):  # noqa: S104 - no socket is bound
+        assert Settings(host=host).requires_tokens is (host not in loopback)
+        assert Settings(host=host, auth="on").requires_tokens
+        assert not Settings(host=host, auth="off").requires_tokens
 
 
 def test_flags_and_environment_variables_are_equivalent() -> None:
-    flags = {
-        "--mongodb-uri": "mongodb://db.example.com",
-        "--database": "people",
-        "--data-dir": "/srv/my data",
-        "--mongod": "/opt/mongod",
-        "--host": "::1",
-        "--port": "0",
-        "--workers": "2",
-        "--public-url": "https://example.com:8443/",
-        "--auth": "on",
-        "--tls-certificate": "/etc/registry/certificate.pem",
-        "--tls-key": "/etc/registry/key.pem",
-        "--allowed-host": "Fleet.example",
-        "--cors-origin": "HTTPS://App.example:443",
-        "--trusted-proxy": "10.0.0.1",
-        "--types": str(Path(__file__).parents[1] / "docs/fleet.toml"),
-        "--unique": "computer.serial",
-        "--oidc-issuer": "https://id.example.com/realms/fleet/",
-        "--oidc-audience": "urn:fleet registry",
-        "--oidc-scope-claim": "scp",
-        "--access-log": "on",
-        "--log-format": "json",
-        "--compression": "off",
-        "--metrics-port": "9100",
-        "--page-size": "7",
-        "--query-seconds": "1.5",
-        "--capacity": "300",
-    }
-    variables = {variable: flags[flag] for flag, variable, _ in SETTINGS}
-    parsed = parse_settings([], variables)
+    flags = {flag: value for flag, (_, value) in SETTINGS.items()}
+    parsed = parse_settings([], {variable(flag): value for flag, value in flags.items()})
     assert parse_settings([word for pair in flags.items() for word in pair], {}) == parsed
     converted = {
         "data_dir": Path("/srv/my data"),
@@ -205,10 +156,9 @@ def test_flags_and_environment_variables_are_equivalent() -> None:
         "unique": ("computer.serial",),
         "query_seconds": 1.5,
     }
-    for flag, _, default in SETTINGS:
+    for flag, value in flags.items():
         name = flag.removeprefix("--").replace("-", "_")
-        assert flags[flag] != default
-        assert str(getattr(parsed, name)) == str(converted.get(name, flags[flag])), flag
+        assert str(getattr(parsed, name)) == str(converted.get(name, value)), flag
 
 
 @pytest.mark.parametrize("host", ["::1", "[::1]", "[0::1]"])
@@ -248,18 +198,17 @@ def test_the_last_of_repeated_flags_counts() -> None:
 
 
 def test_an_empty_variable_is_ignored() -> None:
-    assert parse_settings([], {variable: "" for _, variable, _ in SETTINGS}) == Settings()
+    assert parse_settings([], dict.fromkeys(map(variable, SETTINGS), "")) == Settings()
 
 
 @pytest.mark.parametrize("flag", INVALID)
 def test_an_invalid_value_is_one_line(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
-    variable = next(variable for name, variable, _ in SETTINGS if name == flag)
     for value in INVALID[flag]:
         line = error_line([f"{flag}={value}"], {}, capsys)
         assert line.startswith(f"registry: {flag}: "), value
         if value:
-            line = error_line([], {variable: value}, capsys)
-            assert line.startswith(f"registry: {variable}: "), value
+            line = error_line([], {variable(flag): value}, capsys)
+            assert line.startswith(f"registry: {variable(flag)}: "), value
 
 
 def test_several_workers_are_rejected_where_the_kernel_does_not_balance_connections(
@@ -338,7 +287,7 @@ def test_help_lists_every_setting_with_its_default_on_one_screen(
     listed = capsys.readouterr().out
     assert len(listed.splitlines()) <= 40
     lines = " ".join(listed.split())
-    for flag, _, default in SETTINGS:
+    for flag, (default, _) in SETTINGS.items():
         shown = re.search(rf"{flag} VALUE ([^[]*?)(?: \[default: (\S+)\])? (--|Each)", lines)
         assert shown, flag
         assert shown[2] == default
@@ -348,5 +297,7 @@ def test_the_page_of_settings_has_their_defaults() -> None:
     page = (Path(__file__).parents[1] / "docs/settings.md").read_text()
     listed = re.findall(r"^\| `(--[\w-]+)` \| (\S+|\d.*? a core) \|", page, re.MULTILINE)
     shown = {None: "none", str(1_000 * CORES): "1,000 a core"}
-    assert listed == [(flag, shown.get(default, f"`{default}`")) for flag, _, default in SETTINGS]
+    assert listed == [
+        (flag, shown.get(default, f"`{default}`")) for flag, (default, _) in SETTINGS.items()
+    ]
     assert len(listed) == len(Settings.__dataclass_fields__) <= 26

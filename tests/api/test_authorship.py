@@ -16,10 +16,20 @@ from registry.access.principal import Principal
 from registry.http.access_control import PRINCIPAL
 from registry.settings import Settings
 from tests.conftest import Serve
-from tests.support import Api, Database, Response, stored_records, to_many
-
-NAMES_OF_GRACE = {"first_name": "Grace", "last_name": "Hopper"}
-GRACE = {"type": "person", "attributes": NAMES_OF_GRACE}
+from tests.support import (
+    PERSON,
+    Api,
+    Database,
+    Response,
+    add,
+    identifier,
+    new,
+    primary_data,
+    stored_records,
+    to_many,
+    to_one,
+    update,
+)
 
 NAME = '$version"\\'
 """The name of a principal that MongoDB and JSON would interpret."""
@@ -47,10 +57,9 @@ async def api(serve: Serve, settings: Settings, monkeypatch: pytest.MonkeyPatch)
 
 async def send(api: Api, by: str, method: str, path: str, data: Any = None) -> Response:
     """Send a request of a principal; the response shows the authorship."""
-    body = None if data is None else {"data": data}
     has_resource = method in {"POST", "PATCH"} and "/relationships/" not in path
     url = f"{path}?{SELECTED}" if has_resource else path
-    response = await api.request(method, url, body, {"Principal": by} if by else None)
+    response = await api.send(method, url, data, **({"Principal": by} if by else {}))
     assert response.status < 300, response.document
     return response
 
@@ -62,13 +71,27 @@ def shown(response: Response) -> dict[str, Any]:
     return attributes
 
 
+async def test_a_resource_shows_who_created_and_updated_it_and_when(
+    api: Api, database: Database
+) -> None:
+    before = now()
+    created = shown(await send(api, "ci", "POST", "/persons", PERSON))
+    time = created["created_at"]
+    assert before <= time <= now()
+    assert created == dict(zip(ATTRIBUTES, (time, "ci", time, "ci"), strict=True))
+    assert await read(api, "/persons/1") == created
+    (record,), _ = await stored_records(database)
+    assert created.items() <= record.items()
+    before = now()
+    updated = shown(await send(api, NAME, "PATCH", "/persons/1", new("person", last_name="King")))
+    assert before <= updated["updated_at"] <= now()
+    assert updated == {**created, "updated_by": NAME, "updated_at": updated["updated_at"]}
+    assert await read(api, "/persons/1") == updated
+
+
 async def read(api: Api, path: str) -> dict[str, Any]:
     """Return the authorship of a resource."""
     return shown(await api.get(f"{path}?{SELECTED}"))
-
-
-def person(**attributes: Any) -> dict[str, Any]:
-    return {"type": "person", "attributes": attributes}
 
 
 def now() -> str:
@@ -76,88 +99,56 @@ def now() -> str:
     return text.replace("+00:00", "Z")
 
 
-async def test_a_new_resource_shows_who_created_it_and_when(api: Api, database: Database) -> None:
-    before = now()
-    created = shown(await send(api, "ci", "POST", "/persons", GRACE))
-    time = created["created_at"]
-    assert before <= time <= now()
-    assert created == {
-        "created_at": time,
-        "created_by": "ci",
-        "updated_at": time,
-        "updated_by": "ci",
-    }
-    assert await read(api, "/persons/1") == created
-    (record,), _ = await stored_records(database)
-    assert created.items() <= record.items()
-
-
 async def test_without_tokens_only_the_times_are_known(api: Api, database: Database) -> None:
-    created = shown(await send(api, "", "POST", "/persons", GRACE))
+    created = shown(await send(api, "", "POST", "/persons", PERSON))
     assert (created["created_by"], created["updated_by"]) == (None, None)
     (record,), _ = await stored_records(database)
     assert not {"created_by", "updated_by"} & record.keys()
-    await send(api, "ci", "PATCH", "/persons/1", person(first_name="Ada"))
-    updated = shown(await send(api, "", "PATCH", "/persons/1", person(first_name="Bo")))
-    assert (updated["created_by"], updated["updated_by"]) == (None, None)
-
-
-async def test_an_update_shows_who_made_it_and_when(api: Api) -> None:
-    created = shown(await send(api, "ci", "POST", "/persons", GRACE))
-    before = now()
-    updated = shown(await send(api, NAME, "PATCH", "/persons/1", person(last_name="Murray")))
-    assert before <= updated["updated_at"] <= now()
-    assert updated == {**created, "updated_by": NAME, "updated_at": updated["updated_at"]}
-    assert await read(api, "/persons/1") == updated
+    for name in ("ci", ""):
+        data = new("person", first_name=f"Name {name}")
+        updated = shown(await send(api, name, "PATCH", "/persons/1", data))
+        assert (updated["created_by"], updated["updated_by"]) == (None, name or None)
 
 
 async def test_a_request_without_changes_is_no_update(api: Api, database: Database) -> None:
-    created = shown(await send(api, "ci", "POST", "/persons", GRACE))
-    await send(api, "ci", "POST", "/computers", {"type": "computer", "attributes": {"serial": "1"}})
+    created = shown(await send(api, "ci", "POST", "/persons", PERSON))
     before = await stored_records(database)
-    same = GRACE | {"relationships": {"computers": {"data": []}}}
-    for data in (GRACE, same):
+    for data in (PERSON, PERSON | {"relationships": {"computers": to_many()}}):
         assert shown(await send(api, "other", "PATCH", "/persons/1", data)) == created
     await send(api, "other", "DELETE", "/persons/1/relationships/computers", [])
     assert await stored_records(database) == before
 
 
 async def test_each_of_the_changes_in_a_batch_has_its_own_author(api: Api) -> None:
-    await send(api, "ci", "POST", "/persons", GRACE)
+    await send(api, "ci", "POST", "/persons", PERSON)
     names = [f"author-{number}" for number in range(20)]
     responses = await asyncio.gather(
-        *(send(api, name, "PATCH", "/persons/1", person(last_name=name)) for name in names)
+        *(send(api, name, "PATCH", "/persons/1", new("person", last_name=name)) for name in names)
     )
     assert [shown(one)["updated_by"] for one in responses] == names
     last = max(responses, key=lambda one: int(one.headers["ETag"].strip('"').partition("-")[0]))
     assert await read(api, "/persons/1") == shown(last)
 
 
-def linkage(name: str, data: Any) -> dict[str, Any]:
-    """Return the resource object that replaces a relationship of `computers` or `owner`."""
-    type_name = "person" if name == "computers" else "computer"
-    return {"type": type_name, "relationships": {name: data}}
-
-
 LINKING: list[tuple[str, str, Any]] = [
-    ("PATCH", "/persons/1", linkage("computers", to_many("1", "3", "4"))),
-    ("PATCH", "/persons/1", linkage("computers", to_many()) | person(email="g@example.com")),
-    ("POST", "/persons", GRACE | linkage("computers", to_many("1", "3"))),
-    ("PATCH", "/persons/1/relationships/computers", to_many("2", "3")["data"]),
-    ("POST", "/persons/1/relationships/computers", to_many("3", "4")["data"]),
-    ("DELETE", "/persons/1/relationships/computers", to_many("1", "3")["data"]),
-    ("PATCH", "/computers/1", linkage("owner", {"data": {"type": "person", "id": "2"}})),
-    ("PATCH", "/computers/1/relationships/owner", {"type": "person", "id": "2"}),
-    ("DELETE", "/persons/1", None),
-    ("DELETE", "/computers/1", None),
+    ("PATCH", "/persons/1", new("person", {"computers": to_many("1", "3", "4")})),
+    ("PATCH", "/persons/1", new("person", {"computers": to_many()}, email="g@example.com")),
+    ("POST", "/persons", PERSON | {"relationships": {"computers": to_many("1", "3")}}),
+    *(
+        (method, "/persons/1/relationships/computers", to_many(*ids)["data"])
+        for method, ids in (("PATCH", "23"), ("POST", "34"), ("DELETE", "13"))
+    ),
+    ("PATCH", "/computers/1", new("computer", {"owner": to_one("2")})),
+    ("PATCH", "/computers/1/relationships/owner", identifier("person", "2")),
+    *(("DELETE", path, None) for path in ("/persons/1", "/computers/1")),
 ]
 
 
 async def owned_computers(api: Api) -> None:
     """Create two owners of computers, and a computer of nobody."""
-    owners = [await api.person(), await api.person(), None]
-    for number, owner in enumerate([owners[0], owners[0], owners[1], None]):
-        await api.computer(f"SN-{number}", owner)
+    owners = [await api.person(), await api.person()]
+    for owner in (owners[0], owners[0], owners[1], None):
+        await api.computer(owner=owner)
 
 
 async def check_updates(database: Database, change: Callable[[], Awaitable[object]]) -> None:
@@ -167,9 +158,9 @@ async def check_updates(database: Database, change: Callable[[], Awaitable[objec
     """
     before, linked = await stored_records(database), 0
     await change()
-    for old, new in zip(before, await stored_records(database), strict=True):
+    for old, changed in zip(before, await stored_records(database), strict=True):
         known = {record["_id"]: record for record in old}
-        for record in new:
+        for record in changed:
             previous = known.get(record["_id"], {})
             is_updated = any(
                 record.get(name) != previous.get(name)
@@ -193,8 +184,8 @@ async def test_changes_of_links_are_no_updates(
 async def test_operations_have_the_author_of_their_request(api: Api, database: Database) -> None:
     await owned_computers(api)
     operations: list[dict[str, Any]] = [
-        {"op": "add", "data": {**GRACE, "lid": "new"}},
-        {"op": "update", "href": "/persons/2", "data": person(email="g@example.com")},
+        add(PERSON, "new"),
+        update(new("person", email="g@example.com"), id="2"),
         {"op": "remove", "href": "/computers/2"},
         {
             "op": "update",
@@ -212,14 +203,42 @@ async def test_operations_have_the_author_of_their_request(api: Api, database: D
     await check_updates(database, change)
 
 
+async def test_the_authorship_is_sent_only_if_fields_names_it(api: Api) -> None:
+    await owned_computers(api)
+    for path in (
+        *("/persons?", "/persons?page[size]=9&", "/persons/1?", "/persons/1/computers?"),
+        *("/persons/1?include=computers.owner&", "/persons?include=computers&"),
+        *("/computers?include=owner&page[size]=9&sort=owner.last_name&", "/computers/1/owner?"),
+    ):
+        for query, names in (("", set()), (SELECTED, {*ATTRIBUTES})):
+            document = (await api.get(f"{path}{query}")).document
+            resources = [*primary_data(document), *document.get("included", [])]
+            assert resources
+            for resource in resources:
+                assert resource.keys() - {"relationships"} == {"type", "id", "attributes", "links"}
+                assert resource["attributes"].keys() & {*ATTRIBUTES} == names
+
+
+async def test_requests_cannot_set_the_authorship(api: Api) -> None:
+    sent = {"created_by": "me", "created_at": "2026-02-28T12:30:00.000Z"}
+    created = await send(api, "ci", "POST", "/persons", PERSON | {"meta": sent})
+    assert shown(created)["created_by"] == "ci"
+    for refused in (
+        await api.patch("/persons/1", new("person", **sent)),
+        await api.post("/persons", new("person", first_name="A", last_name="B", **sent)),
+    ):
+        assert refused.errors == [(422, f"/data/attributes/{name}") for name in sent]
+        details = {error["detail"] for error in refused.document["errors"]}
+        assert details == {"This attribute is read-only."}
+
+
 async def test_records_of_external_writers_show_what_is_known(api: Api, database: Database) -> None:
     records: list[dict[str, Any]] = [
         {},
-        {"created_at": None, "created_by": None, "updated_at": None, "updated_by": None},
+        dict.fromkeys(ATTRIBUTES),
         {"updated_by": 'a "quoted" name'},
         {"created_at": 'no "time"', "updated_at": "\n", "created_by": "\\", "updated_by": "é"},
     ]
-    expected: list[dict[str, str]] = [{}, {}, records[2], records[3]]
     await database.persons.insert_many(
         {"_id": number, "first_name": "A", "last_name": "B", **record}
         for number, record in enumerate(records, 1)
@@ -227,54 +246,11 @@ async def test_records_of_external_writers_show_what_is_known(api: Api, database
     nothing = dict.fromkeys(ATTRIBUTES)
     for path in (f"/persons?{SELECTED}", f"/persons?page[size]=9&{SELECTED}"):
         listed = await api.get(path)
-        assert [one["attributes"] for one in listed.data] == [nothing | one for one in expected]
+        assert [one["attributes"] for one in listed.data] == [nothing | one for one in records]
     pages = await api.pages("/persons?sort=-updated_by&page[size]=2")
     assert [id_ for page in pages for id_ in page.ids] == ["4", "3", "2", "1"]
-    updated = shown(await send(api, "ci", "PATCH", "/persons/1", person(first_name="C")))
+    updated = shown(await send(api, "ci", "PATCH", "/persons/1", new("person", first_name="C")))
     assert updated == nothing | {"updated_at": updated["updated_at"], "updated_by": "ci"}
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/persons",
-        "/persons?page[size]=9",
-        "/persons/1",
-        "/persons/1?include=computers.owner",
-        "/persons?include=computers",
-        "/computers?include=owner&page[size]=9&sort=owner.last_name",
-        "/persons/1/computers",
-        "/computers/1/owner",
-    ],
-)
-async def test_the_authorship_is_sent_only_if_fields_names_it(api: Api, path: str) -> None:
-    await owned_computers(api)
-    mark = "&" if "?" in path else "?"
-    for query, names in (("", set()), (f"{mark}{SELECTED}", {*ATTRIBUTES})):
-        document = (await api.get(f"{path}{query}")).document
-        data = document["data"] if isinstance(document["data"], list) else [document["data"]]
-        resources = [*data, *document.get("included", [])]
-        assert len(resources) >= 1
-        for resource in resources:
-            assert resource.keys() - {"relationships"} == {"type", "id", "attributes", "links"}
-            assert resource["attributes"].keys() & {*ATTRIBUTES} == names
-
-
-async def test_requests_cannot_set_the_authorship(api: Api) -> None:
-    sent = {"created_by": "me", "created_at": "2026-02-28T12:30:00.000Z"}
-    created = await send(api, "ci", "POST", "/persons", GRACE | {"meta": sent})
-    assert shown(created)["created_by"] == "ci"
-    refusals = [
-        await api.patch("/persons/1", person(**sent)),
-        await api.post("/persons", person(**NAMES_OF_GRACE, **sent)),
-    ]
-    for refused in refusals:
-        assert refused.errors == [
-            (422, "/data/attributes/created_by"),
-            (422, "/data/attributes/created_at"),
-        ]
-        details = {error["detail"] for error in refused.document["errors"]}
-        assert details == {"This attribute is read-only."}
 
 
 TIMES = [None, "2026-01-01T00:00:00.000Z", "2026-01-01T00:00:00.001Z", "2026-03-01T23:59:59.999Z"]

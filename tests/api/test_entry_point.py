@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from ipaddress import ip_network
+from itertools import product
 from pathlib import Path
-from typing import Any
 from urllib.parse import urljoin
-
-import pytest
 
 import registry.web
 from registry.settings import Settings
-from tests.conftest import Grant, Serve
-from tests.support import MEDIA_TYPE, Api
+from tests.conftest import Header, Serve
+from tests.support import MEDIA_TYPE, PERSON, Api
 
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8"
 
@@ -28,8 +24,6 @@ LATER = {"csv.js", "import.js", "importer.js"}
 OTHERS = ("changes", "openapi", "swagger_ui")
 """The members of `meta` with other URLs that can be read."""
 
-Fetch = Callable[..., Awaitable[tuple[int, dict[str, str], Any]]]
-
 
 async def fetch(
     api: Api, method: str, path: str, **headers: str
@@ -39,32 +33,26 @@ async def fetch(
         return response.status, dict(response.headers), await response.read()
 
 
-@pytest.mark.parametrize(
-    "accept",
-    ["*/*", MEDIA_TYPE, "application/json", f"text/html;q=0.9, {MEDIA_TYPE}", "text/html;q=0"],
-)
-async def test_the_root_links_to_everything(api: Api, accept: str) -> None:
-    status, headers, body = await fetch(api, "GET", "/", Accept=accept)
-    assert (status, headers["Content-Type"]) == (200, MEDIA_TYPE)
-    document = json.loads(body)
-    # JSON:API 1.0 requires one of `data`, `errors` and `meta`, and allows no other links here.
-    assert document.keys() == {"jsonapi", "links", "meta"}
-    assert document["links"] == {"self": f"{api.origin}/"}
-    meta = document["meta"]
-    assert meta["collections"] == {
-        "person": f"{api.origin}/persons",
-        "computer": f"{api.origin}/computers",
-        "assignment": f"{api.origin}/assignments",
-    }
-    assert meta["operations"] == f"{api.origin}/operations"
+async def test_the_root_links_to_everything(api: Api) -> None:
+    for accept in (
+        *("*/*", MEDIA_TYPE, "application/json", f"text/html;q=0.9, {MEDIA_TYPE}", "text/html;q=0"),
+    ):
+        document = (await api.get("/", Accept=accept)).document
+        # JSON:API 1.0 requires one of `data`, `errors` and `meta`, and allows no other links here.
+        assert document.keys() == {"jsonapi", "links", "meta"}
+        assert document["links"] == {"self": f"{api.origin}/"}
+        meta = document["meta"]
+        assert meta["collections"] == {
+            name: f"{api.origin}/{name}s" for name in ("person", "computer", "assignment")
+        }
+        assert meta["operations"] == f"{api.origin}/operations"
     for url in (*meta["collections"].values(), *map(meta.get, OTHERS)):
         status, _, _ = await fetch(api, "GET", url.removeprefix(api.origin))
         assert status == 200, url
 
 
-@pytest.mark.parametrize("accept", [BROWSER, "text/html", "TEXT/HTML;q=0.5"])
-async def test_the_root_shows_browsers_the_page(api: Api, accept: str) -> None:
-    for method in ("GET", "HEAD"):
+async def test_the_root_shows_browsers_the_page(api: Api) -> None:
+    for accept, method in product((BROWSER, "text/html", "TEXT/HTML;q=0.5"), ("GET", "HEAD")):
         status, headers, body = await fetch(api, method, "/?utm_source=x", Accept=accept)
         assert (status, bool(body)) == (200, method == "GET")
         assert headers["Content-Type"] == "text/html"
@@ -92,20 +80,21 @@ async def test_the_page_needs_no_other_host_and_at_most_60_kb(api: Api) -> None:
     assert size <= 60_000
 
 
-async def test_the_root_tells_what_a_token_allows(
-    serve: Serve, secured: Settings, grant: Grant
-) -> None:
-    api = await serve(settings=secured)
-    expected = {
-        "read": (["person", "computer", "assignment"], []),
-        "computers:write": (["computer"], ["computer"]),
-    }
-    for scope, (read, write) in expected.items():
-        token = await grant(scope)
-        _, _, body = await fetch(api, "GET", "/", Authorization=f"Bearer {token}")
-        access = json.loads(body)["meta"]["access"]
+async def test_the_root_tells_what_a_token_allows(guarded: Api, header: Header) -> None:
+    for scope, read, write in (
+        ("read", ["person", "computer", "assignment"], []),
+        ("computers:write", ["computer"], ["computer"]),
+    ):
+        sent = await header(scope)
+        access = (await guarded.get("/", **sent)).document["meta"]["access"]
         assert (access["read"], access["write"]) == (read, write)
-    assert (await api.get("/", Authorization="Bearer x")).errors == [(401, "")]
+    assert (await guarded.get("/", Authorization="Bearer x")).errors == [(401, "")]
+    for path, headers, status in (
+        *(("/", headers, 200) for headers in ({}, {"Accept": BROWSER})),
+        *((f"/persons{id_}/", {}, 401) for id_ in ("", "/1", "/x")),
+        *((f"/persons{id_}/", sent, 308) for id_ in ("", "/1", "/x")),
+    ):
+        assert (await fetch(guarded, "GET", path, **headers))[0] == status, path
 
 
 async def test_the_root_negotiates_and_rejects_parameters_as_other_paths_do(api: Api) -> None:
@@ -114,84 +103,48 @@ async def test_the_root_negotiates_and_rejects_parameters_as_other_paths_do(api:
     assert response.errors == [(400, "include"), (400, "x")]
 
 
-async def test_the_root_needs_no_token(serve: Serve, settings: Settings, grant: Grant) -> None:
-    api = await serve(settings=replace(settings, auth="on"))
-    assert (await fetch(api, "GET", "/"))[0] == 200
-    assert (await fetch(api, "GET", "/", Accept=BROWSER))[0] == 200
-    for path in ("/persons/", "/persons/1/", "/persons/x/"):
-        assert (await fetch(api, "GET", path))[0] == 401
-    sent = {"Authorization": f"Bearer {await grant('computers:read')}"}
-    for path in ("/persons/", "/persons/1/", "/persons/x/"):
-        assert (await fetch(api, "GET", path, **sent))[0] == 308
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/persons",
-        "/persons/1",
-        "/persons/x",
-        "/persons/1/computers",
-        "/persons/1/relationships/computers",
-        "/computers/9/owner",
-        "/operations",
-    ],
-)
-async def test_a_slash_at_the_end_is_redirected_away_for_every_method(api: Api, path: str) -> None:
+async def test_a_slash_at_the_end_is_redirected_away_for_every_method(
+    serve: Serve, settings: Settings
+) -> None:
+    api = await serve(settings=replace(settings, trusted_proxy=(ip_network("127.0.0.1"),)))
     query = "?page%5Bsize%5D=1&filter[a]=b/c/&x=%2F%25"
-    for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"):
+    for path, method in product(
+        (
+            *("/persons", "/persons/1", "/persons/x", "/persons/1/computers", "/operations"),
+            *("/persons/1/relationships/computers", "/computers/9/owner"),
+        ),
+        ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"),
+    ):
         status, head, body = await api.exchange(
-            f"{method} {path}/{query} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n".encode()
+            f"{method} {path}/{query} HTTP/1.1\r\nHost: h\r\nX-Forwarded-Host: fleet.example\r\n"
+            "Connection: close\r\n\r\n".encode()
         )
         assert (status, body) == (308, b"")
-        (location,) = [
-            line.partition(b": ")[2].decode()
-            for line in head.split(b"\r\n")
-            if line.lower().startswith(b"location:")
-        ]
+        (location,) = locations(head)
         for base in ("http://h", "https://proxy.example/fleet"):
             target = urljoin(f"{base}{path}/{query}", location)
             assert target == base + path + query.replace("[", "%5B").replace("]", "%5D")
-
-
-async def test_a_client_that_follows_the_redirect_repeats_its_request(api: Api) -> None:
-    names = {"first_name": "Grace", "last_name": "Hopper"}
-    created = await api.post("/persons/", {"type": "person", "attributes": names})
+    created = await api.post("/persons/", PERSON)  # a client that follows it repeats its request
     assert (created.status, created.id) == (201, "1")
-    assert (await api.get("/persons/1/?fields[person]=email")).data["attributes"] == {"email": None}
-    assert (await api.request("DELETE", "/persons/1/")).status == 204
 
 
-@pytest.mark.parametrize(
-    "identifier",
-    [
-        "%2F%2Fattacker.example",
-        "https:%2F%2Fattacker.example",
-        "\\\\attacker.example",
-        "%0D%0Ax:y",
-        "\xff",
-    ],
-)
-async def test_a_redirect_never_leads_to_another_host(api: Api, identifier: str) -> None:
-    target = f"/persons/{identifier}/"
-    status, head, _ = await api.exchange(
-        f"GET {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n".encode("latin-1")
-    )
-    assert status in {308, 400}
-    for line in head.split(b"\r\n"):
-        if line.lower().startswith(b"location:"):
-            location = line.partition(b": ")[2].decode("ascii")
-            assert urljoin(f"http://h{target}", location).startswith("http://h/persons/")
-    assert b"\r\nx:y" not in head
-    absolute = f"GET http://h{target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
-    _, head, _ = await api.exchange(absolute.encode("latin-1"))
-    assert b"ocation: http" not in head
+def locations(head: bytes) -> list[str]:
+    """Return the values of `Location` in the head of a response."""
+    lines = [line.partition(b": ") for line in head.split(b"\r\n")]
+    return [value.decode("ascii") for name, _, value in lines if name.lower() == b"location"]
 
 
-async def test_a_redirect_behind_a_proxy_keeps_its_host(serve: Serve, settings: Settings) -> None:
-    api = await serve(settings=replace(settings, trusted_proxy=(ip_network("127.0.0.1"),)))
-    forwarded = {"X-Forwarded-Host": "fleet.example", "X-Forwarded-Proto": "https"}
-    _, headers, _ = await fetch(api, "GET", "/persons/?a=b", **forwarded)
-    assert urljoin("https://fleet.example/persons/", headers["Location"]) == (
-        "https://fleet.example/persons?a=b"
-    )
+async def test_a_redirect_never_leads_to_another_host(api: Api) -> None:
+    for id_ in (
+        *("%2F%2Fattacker.example", "https:%2F%2Fattacker.example", "\\\\attacker.example"),
+        *("%0D%0Ax:y", "\xff"),
+    ):
+        target = f"/persons/{id_}/"
+        for host in ("", "http://h"):
+            request = f"GET {host}{target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
+            status, head, _ = await api.exchange(request.encode("latin-1"))
+            assert status in {308, 400}
+            for location in locations(head):
+                assert urljoin(f"http://h{target}", location).startswith("http://h/persons/")
+                assert not location.startswith("http")
+            assert b"\r\nx:y" not in head

@@ -15,7 +15,19 @@ from registry.http.write_headers import Preferences, read_preferences
 from registry.settings import Settings
 from tests.conftest import Grant, Serve
 from tests.devices import WITH_DEVICES
-from tests.support import Api, CommandLog, Database, Response, stored_records
+from tests.support import (
+    Api,
+    CommandLog,
+    Database,
+    Response,
+    add,
+    identifier,
+    new,
+    stored_records,
+    to_many,
+    to_one,
+    update,
+)
 
 MERGE = {"Prefer": "resolution=merge-duplicates"}
 ROLL_BACK = {"Prefer": "tx=rollback"}
@@ -23,7 +35,6 @@ BOTH = {"Prefer": "tx=rollback, resolution=merge-duplicates"}
 APPLIED = "Preference-Applied"
 KEY = {"Idempotency-Key": "k"}
 ADA = {"first_name": "Ada", "last_name": "Lovelace", "email": "ada@example.com"}
-KING = {"email": "ADA@example.com", "last_name": "King"}
 
 
 @pytest.fixture
@@ -38,11 +49,6 @@ async def api(serve: Serve, unique: Settings) -> Api:
     return await serve(WITH_DEVICES, unique)
 
 
-def body(type_name: str, attributes: Any, **links: Any) -> dict[str, Any]:
-    relationships = {name: {"data": data} for name, data in links.items()}
-    return {"type": type_name, "attributes": attributes, "relationships": relationships}
-
-
 async def merge(
     api: Api,
     type_name: str,
@@ -51,25 +57,42 @@ async def merge(
     query: str = "",
     **links: Any,
 ) -> Response:
-    data = body(type_name, attributes, **links)
-    return await api.request("POST", f"/{type_name}s{query}", {"data": data}, headers)
+    data = new(type_name, links, **attributes)
+    return await api.post(f"/{type_name}s{query}", data, **headers)
 
 
-def add(type_name: str, attributes: Any, lid: str | None = None, **links: Any) -> dict[str, Any]:
-    data = body(type_name, attributes, **links)
-    return {"op": "add", "data": data | ({} if lid is None else {"lid": lid})}
+def computer(serial: str, links: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    return new("computer", links, serial=serial)
 
 
-def update(attributes: Any, **identity: str) -> dict[str, Any]:
-    return {"op": "update", "data": {**identity, "type": "computer", "attributes": attributes}}
+async def test_a_merge_with_a_resource_takes_no_id_and_has_its_tag(api: Api) -> None:
+    created = await merge(api, "person", ADA)
+    assert (created.status, created.headers["Location"]) == (201, "/persons/1")
+    tags = [created.headers["ETag"]]
+    king = {"email": "ADA@example.com", "last_name": "King"}
+    for attributes in (king, king | {"full_name": "Ada King"}):
+        response = await merge(api, "person", attributes)
+        assert (response.status, response.data["attributes"]) == (200, ADA | king)
+        assert "Location" not in response.headers
+        tags.append(response.headers["ETag"])
+    assert tags[0] != tags[1] == tags[2]
+    renamed = await api.patch("/persons/1", new("person", first_name="A"), **{"If-Match": tags[2]})
+    assert renamed.status == 200
+    assert await api.person(email="b@example.com") == "2"
 
 
-def person(id_: str) -> dict[str, str]:
-    return {"type": "person", "id": id_}
-
-
-def computer(id_: str) -> dict[str, str]:
-    return {"type": "computer", "id": id_}
+async def test_an_idempotency_key_covers_the_preference(api: Api) -> None:
+    for key, headers, status in (("k", MERGE, 201), ("other", MERGE, 200)):
+        for is_repeated in (False, True):
+            sent = {**headers, "Idempotency-Key": key}
+            merged = await merge(api, "computer", {"serial": "SN-1"}, sent)
+            assert (merged.status, merged.id) == (status, "1")
+            assert ("Idempotency-Replayed" in merged.headers) is is_repeated
+    third = {**MERGE, "Idempotency-Key": "third"}
+    for _ in range(2):
+        assert effects(await api.operate(add(computer("SN-1")), **third)) == ["unchanged"]
+    plain = await merge(api, "computer", {"serial": "SN-1"}, KEY)
+    assert (plain.status, plain.code) == (422, "idempotency_key_reused")
 
 
 async def everything(database: Database) -> list[Any]:
@@ -81,34 +104,6 @@ async def everything(database: Database) -> list[Any]:
 
 def effects(response: Response) -> list[str]:
     return [result["meta"]["effect"] for result in response.results]
-
-
-async def test_a_resource_is_created_then_updated_and_then_left(
-    api: Api, database: Database
-) -> None:
-    created = await merge(api, "person", ADA)
-    assert (created.status, created.headers["Location"]) == (201, "/persons/1")
-    tags = [created.headers["ETag"]]
-    for attributes, status in (
-        ({"email": "ADA@example.com", "last_name": "King"}, 200),
-        ({"email": "ADA@example.com", "last_name": "King", "full_name": "Ada King"}, 200),
-    ):
-        response = await merge(api, "person", attributes)
-        assert (response.status, response.id) == (status, "1"), response.document
-        assert response.headers[APPLIED] == MERGE["Prefer"]
-        assert "Location" not in response.headers
-        assert response.data["attributes"] == ADA | {
-            "last_name": "King",
-            "email": "ADA@example.com",
-        }
-        tags.append(response.headers["ETag"])
-    assert tags[0] != tags[1] == tags[2]
-    data = {"type": "person", "id": "1", "attributes": {"first_name": "A"}}
-    patched = await api.request("PATCH", "/persons/1", {"data": data}, {"If-Match": tags[2]})
-    assert patched.status == 200
-    (stored,) = await database.persons.find().to_list(None)
-    assert (stored["_id"], stored["version"]) == (1, 3)
-    assert await api.person(email="b@example.com") == "2", "a merge with a resource took an id"
 
 
 @pytest.mark.parametrize(
@@ -143,8 +138,8 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], tuple[int, str]]] = [
     ("person", {"email": "x"}, {}, (422, "/attributes/email")),
     ("person", {"email": "ada@example.com", "first_name": None}, {}, (422, "first_name")),
     ("person", ADA | {"password": "x"}, {}, (422, "/attributes/password")),
-    ("person", ADA, {"computers": [computer("9")]}, (404, "/computers/data/0/id")),
-    ("computer", {"serial": "SN-1"}, {"owner": person("9")}, (404, "/owner/data/id")),
+    ("person", ADA, {"computers": to_many("9")}, (404, "/computers/data/0/id")),
+    ("computer", {"serial": "SN-1"}, {"owner": to_one("9")}, (404, "/owner/data/id")),
     ("computer", {"serial": None}, {}, (422, "/attributes/serial")),
     ("device", {"note": "a", "price": "2.0"}, {}, (409, "/attributes/price")),
     ("device", {"price": "2", "note": "a"}, {}, (409, "/attributes/price")),
@@ -159,7 +154,7 @@ async def test_what_cannot_be_merged_changes_nothing(api: Api, database: Databas
         await merge(api, "device", {"name": note, "note": note, "price": price})
     before = await everything(database)
     for type_name, attributes, more, error in REFUSED:
-        other, refused = add("computer", {"serial": "SN-2"}), add(type_name, attributes, **more)
+        other, refused = add(computer("SN-2")), add(new(type_name, more, **attributes))
         alone = await merge(api, type_name, attributes, **more)
         several = await api.operate(other, refused, **MERGE)
         for response, start in ((alone, "/data"), (several, "/atomic:operations/1/data")):
@@ -177,13 +172,15 @@ async def test_the_whole_request_merges_or_none_of_it(serve: Serve, api: Api) ->
     for tag in ("*", '"1-a"'):
         refused = await merge(api, "person", ADA, {**MERGE, "If-Match": tag})
         assert (refused.status, refused.code) == (400, "invalid_merge")
-        refused = await api.operate(add("person", ADA), **MERGE, **{"If-Match": tag})
+        refused = await api.operate(add(new("person", **ADA)), **MERGE, **{"If-Match": tag})
         assert (refused.status, refused.code) == (400, "invalid_merge")
     plain = await serve()
-    for attributes, pointer in ((ADA, "/data/attributes"), ({}, "/data/attributes")):
-        assert (await merge(plain, "person", attributes)).errors == [(400, pointer)]
-    bare = {"data": {"type": "person"}}
-    assert (await plain.request("POST", "/persons", bare, MERGE)).errors == [(400, "/data")]
+    for more, pointer in (
+        *(({"attributes": one}, "/data/attributes") for one in (ADA, dict[str, str]())),
+        ({}, "/data"),
+    ):
+        refused = await plain.post("/persons", {"type": "person", **more}, **MERGE)
+        assert refused.errors == [(400, pointer)]
 
 
 async def test_null_matches_nothing(api: Api) -> None:
@@ -204,7 +201,7 @@ async def test_equal_values_are_those_that_the_index_compares(api: Api) -> None:
         assert (await merge(api, "device", {"name": "a", name: value})).status == 201
         merged = await merge(api, "device", {"name": "b", name: equal})
         assert (merged.status, merged.data["attributes"]["name"]) == (200, "b")
-        twice = [add("device", {"name": name, name: one}) for one in (value, equal)]
+        twice = [add(new("device", **{"name": name, name: one})) for one in (value, equal)]
         results = (await api.operate(*twice, **MERGE)).results
         assert {one["data"]["id"] for one in results} == {merged.id}
 
@@ -224,10 +221,10 @@ async def test_operations_bring_a_person_with_computers(api: Api, database: Data
     await api.computer("SN-9")
     ada = {"type": "person", "lid": "ada"}
     operations = [
-        add("person", ADA, "ada", computers=[computer("2")]),
-        *(add("computer", {"serial": f"SN-{n}"}, f"{n}", owner=ada) for n in (1, 2)),
-        {"op": "update", "data": {**ada, "attributes": {"last_name": "King"}}},
-        add("computer", {"serial": "SN-1"}, owner=ada),
+        add(new("person", {"computers": to_many("2")}, **ADA), "ada"),
+        *(add(computer(f"SN-{n}", {"owner": {"data": ada}})) for n in (1, 2)),
+        update(new("person", last_name="King"), lid="ada"),
+        add(computer("SN-1", {"owner": {"data": ada}})),
     ]
     first = await api.operate(*operations, **MERGE)
     assert first.headers[APPLIED] == MERGE["Prefer"]
@@ -240,7 +237,7 @@ async def test_operations_bring_a_person_with_computers(api: Api, database: Data
     assert [one["data"]["id"] for one in again.results] == ["2", "1", "3", "2", "1"]
     assert (await api.get(owned)).included == [("computer", one) for one in "123"]
     before = await stored_records(database)
-    serials = [add("computer", {"serial": f"SN-{n}"}, owner=person("2")) for n in (1, 2)]
+    serials = [add(computer(f"SN-{n}", {"owner": to_one("2")})) for n in (1, 2)]
     same = await api.operate(*serials, **MERGE)
     assert effects(same) == ["unchanged"] * 2
     assert await stored_records(database) == before
@@ -250,24 +247,24 @@ async def test_operations_bring_a_person_with_computers(api: Api, database: Data
 
 async def test_operations_see_what_preceding_ones_have_left(api: Api, database: Database) -> None:
     await api.computer("SN-1")
-    ref = {"type": "computer", "id": "1"}
+    ref = identifier("computer", "1")
     cases: list[tuple[list[Any], dict[int, str]]] = [
-        ([{"op": "remove", "ref": ref}, add("computer", {"serial": "SN-1"})], {2: "SN-1"}),
+        ([{"op": "remove", "ref": ref}, add(computer("SN-1"))], {2: "SN-1"}),
         (
             [
-                update({"serial": "SN-2"}, id="2"),
-                add("computer", {"serial": "SN-1"}, "new"),
+                update(computer("SN-2"), id="2"),
+                add(computer("SN-1"), "new"),
                 {"op": "remove", "ref": {"type": "computer", "lid": "new"}},
-                add("computer", {"serial": "SN-2"}),
+                add(computer("SN-2")),
             ],
             {2: "SN-2"},
         ),
         (
             [
-                add("computer", {"serial": "A"}, "a"),
-                update({"serial": "B"}, lid="a"),
-                add("computer", {"serial": "A"}),
-                add("computer", {"serial": "B"}),
+                add(computer("A"), "a"),
+                update(computer("B"), lid="a"),
+                add(computer("A")),
+                add(computer("B")),
             ],
             {2: "SN-2", 4: "B", 5: "A"},
         ),
@@ -278,23 +275,23 @@ async def test_operations_see_what_preceding_ones_have_left(api: Api, database: 
         stored = {one["_id"]: one["serial"] async for one in database.computers.find()}
         assert sorted(stored.values()) == sorted(expected.values())
     taken = [
-        add("computer", {"serial": "C"}, "c"),
-        update({"serial": "A"}, lid="c"),
-        update({"serial": "B"}, id="2"),
+        add(computer("C"), "c"),
+        update(computer("A"), lid="c"),
+        update(computer("B"), id="2"),
     ]
     pointers = [f"/atomic:operations/{n}/data/attributes/serial" for n in (1, 2)]
     assert (await api.operate(*taken, **MERGE)).errors == [(409, one) for one in pointers]
 
 
 async def test_all_errors_of_a_request_are_reported(api: Api) -> None:
-    many = [add("computer", {"serial": f"SN-{number}"}) for number in range(150)]
+    many = [add(computer(f"SN-{number}")) for number in range(150)]
     await api.operate(*many)
     several = [
-        add("computer", {"serial": "new"}, "new", owner=person("7")),
-        update({"serial": "SN-5"}, id="2"),
-        update({}, id="999"),
-        update({}, lid="new"),
-        update({"serial": "SN-6"}, id="3"),
+        add(computer("new", {"owner": to_one("7")}), "new"),
+        update(computer("SN-5"), id="2"),
+        update({"type": "computer"}, id="999"),
+        update({"type": "computer"}, lid="new"),
+        update(computer("SN-6"), id="3"),
     ]
     at, serial = "/atomic:operations/{}/data{}".format, "/attributes/serial"
     missing = [(404, at(0, "/relationships/owner/data/id")), (404, at(2, "/id"))]
@@ -302,7 +299,7 @@ async def test_all_errors_of_a_request_are_reported(api: Api) -> None:
     merged = (await api.operate(*several, **MERGE)).errors
     assert merged == sorted(missing + taken, key=lambda one: one[1])
     assert (await api.operate(*several)).errors == missing
-    several[0] = add("computer", {"serial": "new"}, "new")
+    several[0] = add(computer("new"), "new")
     del several[2]
     assert (await api.operate(*several)).errors == [(409, at(one, serial)) for one in (1, 3)]
     response = await api.operate(*many)
@@ -318,15 +315,15 @@ async def test_what_is_rolled_back_responds_as_if_it_were_not(
     await api.computer("SN-1", owner="1")
     before = await everything(database)
     headers = {**prefer, **KEY}
-    created = await merge(api, "computer", {"serial": "SN-2"}, headers, owner=person("1"))
+    created = await merge(api, "computer", {"serial": "SN-2"}, headers, owner=to_one("1"))
     assert (created.status, set(created.headers[APPLIED].split(", "))) == (
         201,
         set(prefer["Prefer"].split(", ")),
     )
     assert created.data["attributes"] == {"serial": "SN-2"}
     operations = [
-        add("person", ADA, "a"),
-        add("computer", {"serial": "X"}, owner={"type": "person", "lid": "a"}),
+        add(new("person", **ADA), "a"),
+        add(computer("X", {"owner": {"data": {"type": "person", "lid": "a"}}})),
     ]
     assert (await api.operate(*operations, **headers)).status == 200
     refused = await merge(api, "computer", {"serial": "SN-2"}, headers, "?include=owner")
@@ -336,7 +333,7 @@ async def test_what_is_rolled_back_responds_as_if_it_were_not(
         assert (taken.status, taken.id) == (200, "1")
     else:
         assert taken.errors == [(409, "/data/attributes/email")]
-    missing = await merge(api, "computer", {"serial": "SN-3"}, headers, owner=person("9"))
+    missing = await merge(api, "computer", {"serial": "SN-3"}, headers, owner=to_one("9"))
     assert missing.errors == [(404, "/data/relationships/owner/data/id")]
     assert await everything(database) == before
     committed = await merge(api, "computer", {"serial": "SN-2"}, KEY)
@@ -385,22 +382,6 @@ async def test_a_rollback_shares_no_transaction_with_requests_that_are_stored(
     assert stored == {f"SN-{number}" for number in range(80) if number % 4 < 2}
 
 
-async def test_an_idempotency_key_covers_the_preference(api: Api) -> None:
-    first = await merge(api, "computer", {"serial": "SN-1"}, {**MERGE, **KEY})
-    again = await merge(api, "computer", {"serial": "SN-1"}, {**MERGE, **KEY})
-    assert (again.status, again.headers["Idempotency-Replayed"]) == (201, "true")
-    other = {**MERGE, "Idempotency-Key": "other"}
-    merged = [await merge(api, "computer", {"serial": "SN-1"}, other) for _ in range(2)]
-    assert [one.status for one in merged] == [200, 200]
-    assert merged[1].headers["Idempotency-Replayed"] == "true"
-    assert {one.id for one in (first, again, *merged)} == {first.id}
-    operation, third = add("computer", {"serial": "SN-1"}), {**MERGE, "Idempotency-Key": "third"}
-    for _ in range(2):
-        assert effects(await api.operate(operation, **third)) == ["unchanged"]
-    plain = await merge(api, "computer", {"serial": "SN-1"}, KEY)
-    assert (plain.status, plain.code) == (422, "idempotency_key_reused")
-
-
 async def test_a_merge_requires_what_its_update_requires(
     serve: Serve, unique: Settings, grant: Grant
 ) -> None:
@@ -414,8 +395,8 @@ async def test_a_merge_requires_what_its_update_requires(
     assert (await send("computers:write")).status == 200
     assert (await send("computers:read")).status == 403
     assert (await send("computers:write", "?include=owner")).status == 403
-    assert (await send("computers:write", owner=None)).status == 403
-    assert (await send("computers:write persons:write", owner=None)).status == 200
+    assert (await send("computers:write", owner=to_one(None))).status == 403
+    assert (await send("computers:write persons:write", owner=to_one(None))).status == 200
 
 
 async def test_ten_clients_of_two_services_store_nothing_twice(
@@ -426,7 +407,7 @@ async def test_ten_clients_of_two_services_store_nothing_twice(
     def rows(client: int) -> list[Any]:
         numbers = [(number * 7 + client * 13) % 60 for number in range(60)]
         serials = [f"SN-{number}" for number in numbers]
-        return [add("computer", {"serial": one}) for one in serials]
+        return [add(computer(one)) for one in serials]
 
     single = [merge(services[n % 2], "computer", {"serial": f"SN-{n % 60}"}) for n in range(120)]
     requests = [services[client % 2].operate(*rows(client), **MERGE) for client in range(10)]
@@ -442,9 +423,9 @@ async def test_ten_clients_of_two_services_store_nothing_twice(
 async def test_a_thousand_rows_take_one_query_per_type_and_attribute(
     api: Api, commands: CommandLog
 ) -> None:
-    owners = [add("person", ADA | {"email": f"{n}@example.com"}, f"{n}") for n in range(200)]
+    owners = [add(new("person", **ADA | {"email": f"{n}@example.com"}), f"{n}") for n in range(200)]
     computers = [
-        add("computer", {"serial": f"SN-{n}"}, owner={"type": "person", "lid": f"{n % 200}"})
+        add(computer(f"SN-{n}", {"owner": {"data": {"type": "person", "lid": f"{n % 200}"}}}))
         for n in range(800)
     ]
     for expected in ("created", "unchanged"):

@@ -1,15 +1,19 @@
-"""The metrics that a running service shows."""
+"""The metrics and the health checks that a running service shows."""
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
 from registry.settings import Settings
+from registry.storage.bulkheads import Bulkheads
 from tests.conftest import Serve
 from tests.storage.test_overload import bulkheads
+from tests.storage.waiting import eventually
 from tests.support import Api
 
 REQUESTS = "registry_http_request_duration_seconds"
@@ -37,14 +41,29 @@ async def increase(api: Api, name: str, act: object, **labels: str) -> float:
     return (await scrape(api))[sample(name, **labels)] - before
 
 
-async def test_requests_are_counted_by_route_method_and_status(api: Api) -> None:
-    found = {"route": "/persons/{id}", "method": "GET", "status": "200"}
-    id_ = await api.person()
-    assert await increase(api, f"{REQUESTS}_count", api.get(f"/persons/{id_}"), **found) == 1
-    missing = found | {"status": "404"}
-    assert await increase(api, f"{REQUESTS}_count", api.get("/persons/99"), **missing) == 1
+async def test_requests_commands_and_batches_are_counted(api: Api) -> None:
+    commands = "registry_mongodb_command_duration_seconds_count"
+    one = {"route": "/persons/{id}", "method": "GET", "status": "200"}
     created = {"route": "/persons", "method": "POST", "status": "201"}
-    assert await increase(api, f"{REQUESTS}_count", api.person(), **created) == 1
+    insert, find, commit = (
+        {"command": name, "outcome": "success"} for name in ("insert", "find", "transaction")
+    )
+    for name, labels, request in (
+        (f"{REQUESTS}_count", created, api.person()),
+        (commands, insert, api.person()),
+        (f"{REQUESTS}_count", one, api.get("/persons/1")),
+        (commands, find, api.get("/persons/1")),
+        (f"{REQUESTS}_count", one | {"status": "404"}, api.get("/persons/99")),
+        (commands, commit, api.delete("/persons/2")),
+    ):
+        assert await increase(api, name, request, **labels) == 1, labels
+
+    async def read() -> None:
+        await asyncio.gather(*(api.get("/persons/1") for _ in range(20)))
+
+    assert await increase(api, "registry_batch_size_sum", read(), batch="lookups") == 20
+    waits = await increase(api, "registry_batch_wait_seconds_count", read(), batch="lookups")
+    assert 1 <= waits < 20
 
 
 async def test_no_text_of_a_client_becomes_a_label(api: Api) -> None:
@@ -61,27 +80,6 @@ async def test_no_text_of_a_client_becomes_a_label(api: Api) -> None:
     assert "REPORT" not in text
 
 
-async def test_a_batch_counts_once_with_its_size(api: Api) -> None:
-    id_ = await api.person()
-
-    async def read() -> None:
-        await asyncio.gather(*(api.get(f"/persons/{id_}") for _ in range(20)))
-
-    assert await increase(api, "registry_batch_size_sum", read(), batch="lookups") == 20
-    assert (
-        1 <= await increase(api, "registry_batch_wait_seconds_count", read(), batch="lookups") < 20
-    )
-
-
-async def test_the_commands_of_requests_are_counted(api: Api) -> None:
-    count, person = "registry_mongodb_command_duration_seconds_count", api.person()
-    assert await increase(api, count, person, command="insert", outcome="success") == 1
-    found = {"command": "find", "outcome": "success"}
-    assert await increase(api, count, api.get("/persons/1"), **found) == 1
-    removed = api.request("DELETE", "/persons/1")
-    assert await increase(api, count, removed, command="transaction", outcome="success") == 1
-
-
 async def test_queues_are_shown_by_class(serve: Serve) -> None:
     api = await serve(streams=1)
     in_progress, waits = (
@@ -91,12 +89,27 @@ async def test_queues_are_shown_by_class(serve: Serve) -> None:
     async with bulkheads(api).streams:
         assert (await scrape(api))[in_progress] == 1
         waiting = asyncio.create_task(api.get("/persons"))
-        while not bulkheads(api).streams._waiting:  # noqa: ASYNC110 - there is no event
-            await asyncio.sleep(0)
+        assert await eventually(lambda: bulkheads(api).streams._waiting)
         assert (await scrape(api))[waits] == 1
     assert (await waiting).status == 200
     samples = await scrape(api)
     assert (samples[in_progress], samples[waits]) == (0, 0)
+
+
+async def test_a_service_is_live_and_ready_even_while_all_bulkheads_are_full(serve: Serve) -> None:
+    api = await serve(**dict.fromkeys(Bulkheads.__slots__, 1), queue_seconds=0.001)
+    async with AsyncExitStack() as stack:
+        for is_full in (False, True):
+            for path, method in product(("/health/live", "/health/ready"), ("GET", "HEAD")):
+                sent = {"Host": "pod.cluster.example"}  # under any host
+                async with api.client.request(method, path, headers=sent) as response:
+                    assert (response.status, response.content_type) == (200, "application/json")
+                    text = '{"status": "ok"}' if method == "GET" else ""
+                    assert await response.text() == text
+            assert (await api.get("/persons/1")).status == (503 if is_full else 404)
+            if not is_full:
+                for name in Bulkheads.__slots__:
+                    await stack.enter_async_context(getattr(bulkheads(api), name))
 
 
 @pytest.mark.parametrize(("length", "reason"), [(0, "length"), (1, "time")])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -13,14 +12,41 @@ import pytest
 
 from registry.protocol import OPERATIONS
 from registry.settings import Settings
-from tests.conftest import Grant, Serve
+from tests.conftest import Serve
 from tests.devices import WITH_DEVICES
-from tests.support import Api, CommandLog, Database, Response, stored_records
+from tests.support import (
+    Api,
+    CommandLog,
+    Database,
+    Response,
+    add,
+    identifier,
+    new,
+    stored_records,
+    to_one,
+    update,
+)
 
-OWNER: dict[str, Any] = {"relationships": {"owner": {"data": {"type": "person", "id": "1"}}}}
+OWNER = {"owner": to_one("1")}
 KEY = {"Idempotency-Key": "k"}
 
-SERIAL, EMAIL = "/data/attributes/serial", "/data/attributes/email"
+SERIAL = "/data/attributes/serial"
+
+
+def named(serial: str, links: Any = None) -> dict[str, Any]:
+    return new("computer", links, serial=serial)
+
+
+def added(serial: str) -> dict[str, Any]:
+    return add(named(serial))
+
+
+def change(id_: str, serial: str) -> dict[str, Any]:
+    return update(named(serial), id=id_)
+
+
+def remove(id_: str) -> dict[str, Any]:
+    return {"op": "remove", "ref": identifier("computer", id_)}
 
 
 @pytest.fixture
@@ -32,33 +58,6 @@ def unique(settings: Settings) -> Settings:
 async def api(serve: Serve, unique: Settings) -> Api:
     """The service, in which serials and e-mail addresses are unique."""
     return await serve(settings=unique)
-
-
-def computer(serial: str, **more: Any) -> dict[str, Any]:
-    return {"type": "computer", "attributes": {"serial": serial}, **more}
-
-
-def add(serial: str, **more: Any) -> dict[str, Any]:
-    return {"op": "add", "data": computer(serial, **more)}
-
-
-def update(id_: str, serial: str) -> dict[str, Any]:
-    return {"op": "update", "data": computer(serial, id=id_)}
-
-
-def remove(id_: str) -> dict[str, Any]:
-    return {"op": "remove", "ref": {"type": "computer", "id": id_}}
-
-
-async def create(
-    api: Api, serial: str, query: str = "", headers: Mapping[str, str] | None = None, **more: Any
-) -> Response:
-    body = {"data": computer(serial, **more)}
-    return await api.request("POST", f"/computers{query}", body, headers)
-
-
-async def rename(api: Api, id_: str, serial: str, query: str = "", **more: Any) -> Response:
-    return await api.patch(f"/computers/{id_}{query}", computer(serial, **more))
 
 
 def check_taken(response: Response, pointer: str, about: str | None) -> None:
@@ -79,89 +78,59 @@ async def test_a_computer_with_a_taken_serial_is_not_created(api: Api, database:
     await api.computer("SN-1")
     id_ = await api.computer("SN-2")
     before = await stored_records(database)
-    for query, headers, more in (
-        ("", {}, {}),
-        ("", KEY, {}),
-        ("", {}, OWNER),
-        ("", KEY, OWNER),
+    for query, headers, links in (
+        *(("", headers, links) for headers in ({}, KEY) for links in ({}, OWNER)),
         ("?include=owner", {}, {}),
     ):
-        response = await create(api, "SN-2", query, headers, **more)
+        response = await api.post(f"/computers{query}", named("SN-2", links), **headers)
         check_taken(response, SERIAL, f"/computers/{id_}")
         assert response.document["errors"][0]["detail"] == "Another `computer` has this `serial`."
     assert await stored_records(database) == before
-    assert (await create(api, "sn-2")).status == 201
+    assert await api.create(named("sn-2"))
 
 
 async def test_a_computer_does_not_get_a_taken_serial(api: Api, database: Database) -> None:
     await api.person()
     first, second = await api.computer("SN-1"), await api.computer("SN-2")
-    for query, more in product(("", "?include=owner"), ({}, OWNER)):
+    for query, links in product(("", "?include=owner"), ({}, OWNER)):
         before = await stored_records(database)
-        taken = await rename(api, second, "SN-1", query, **more)
+        taken = await api.patch(f"/computers/{second}{query}", named("SN-1", links))
         check_taken(taken, SERIAL, f"/computers/{first}")
         assert await stored_records(database) == before
-        for id_, serial in ((second, "SN-3"), (second, "SN-3"), (first, "SN-2"), (first, "SN-1")):
-            assert (await rename(api, id_, serial, query, **more)).status == 200
-        assert (await rename(api, second, "SN-2", query, **more)).status == 200
-
-
-async def test_e_mail_addresses_are_compared_without_case(api: Api) -> None:
-    person = await api.person(email="Grace.Hopper@Example.com")
-    attributes = {"first_name": "G", "last_name": "H", "email": "grace.hopper@EXAMPLE.com"}
-    response = await api.post("/persons", {"type": "person", "attributes": attributes})
-    check_taken(response, EMAIL, f"/persons/{person}")
-    other = await api.person(email="gracehopper@example.com")
-    await api.person(email="gräce.hopper@example.com")
-    data = {"type": "person", "attributes": {"email": "grace.hopper@example.com"}}
-    changed = await api.patch(f"/persons/{person}", data)
-    assert changed.data["attributes"]["email"] == "grace.hopper@example.com"
-    check_taken(await api.patch(f"/persons/{other}", data), EMAIL, f"/persons/{person}")
-    assert (await api.get("/persons?filter[email]=grace.hopper@example.com")).ids == [person]
-    assert (await api.get("/persons?filter[email]=Grace.Hopper@Example.com")).ids == []
-
-
-async def test_any_number_of_persons_have_no_e_mail_address(api: Api, database: Database) -> None:
-    await database.persons.insert_many(
-        {"_id": id_, "first_name": "A", "last_name": "B"} for id_ in (8, 9)
-    )
-    ids = [await api.person(), await api.person(email=None)]
-    ids += [await api.person(email=email) for email in ("g@x.org", "h@x.org")]
-    data = {"type": "person", "attributes": {"email": None}}
-    for id_ in ids:
-        assert (await api.patch(f"/persons/{id_}", data)).status == 200
-
-
-async def test_a_conflict_is_not_the_result_of_an_idempotency_key(api: Api) -> None:
-    first = await api.computer("SN-1")
-    assert (await create(api, "SN-1", headers=KEY)).status == 409
-    await api.request("DELETE", f"/computers/{first}")
-    created = await create(api, "SN-1", headers=KEY)
-    repeated = await create(api, "SN-1", headers=KEY)
-    assert (created.status, repeated.status) == (201, 201)
-    assert repeated.headers["Idempotency-Replayed"] == "true"
-    assert repeated.id == created.id
+        for id_, serial in (
+            *((second, "SN-3"), (second, "SN-3"), (first, "SN-2"), (first, "SN-1")),
+            (second, "SN-2"),
+        ):
+            changed = await api.patch(f"/computers/{id_}{query}", named(serial, links))
+            assert changed.status == 200
 
 
 REJECTED: list[tuple[list[Any], int, str | None]] = [
-    ([add("SN-3"), add("SN-1")], 1, "/computers/1"),
-    ([add("SN-3"), add("SN-4"), update("2", "SN-1"), add("SN-5")], 2, "/computers/1"),
-    ([add("SN-3"), add("SN-3")], 1, None),
-    ([add("SN-3"), update("1", "SN-3")], 1, None),
-    ([add("SN-3"), remove("1"), add("SN-2")], 2, "/computers/2"),
-    ([update("1", "SN-2"), update("2", "SN-1")], 0, "/computers/2"),
-    ([update("1", "SN-3"), update("1", "SN-2"), update("2", "SN-4")], 1, "/computers/2"),
-    ([add("SN-1"), update("1", "SN-3")], 0, "/computers/1"),
+    ([added("SN-3"), added("SN-1")], 1, "/computers/1"),
+    (
+        [added("SN-3"), added("SN-4"), change("2", "SN-1"), added("SN-5")],
+        2,
+        "/computers/1",
+    ),
+    ([added("SN-3"), added("SN-3")], 1, None),
+    ([added("SN-3"), change("1", "SN-3")], 1, None),
+    ([added("SN-3"), remove("1"), added("SN-2")], 2, "/computers/2"),
+    ([change("1", "SN-2"), change("2", "SN-1")], 0, "/computers/2"),
+    ([change("1", "SN-3"), change("1", "SN-2"), change("2", "SN-4")], 1, "/computers/2"),
+    ([added("SN-1"), change("1", "SN-3")], 0, "/computers/1"),
 ]
 """Operations, the index of the one that fails, and the resource that has its value."""
 
 ACCEPTED = [
-    ([update("1", "SN-3"), add("SN-1")], {"SN-3", "SN-2", "SN-1"}),
-    ([remove("1"), add("SN-1")], {"SN-2", "SN-1"}),
-    ([update("1", "SN-3"), update("2", "SN-1")], {"SN-3", "SN-1"}),
-    ([update("1", "X"), update("2", "SN-1"), update("1", "SN-2")], {"SN-2", "SN-1"}),
-    ([add("A"), update("1", "B"), add("SN-1"), update("2", "C")], {"B", "C", "A", "SN-1"}),
-    ([update("1", "A"), update("1", "SN-1"), add("A")], {"SN-1", "SN-2", "A"}),
+    ([change("1", "SN-3"), added("SN-1")], {"SN-3", "SN-2", "SN-1"}),
+    ([remove("1"), added("SN-1")], {"SN-2", "SN-1"}),
+    ([change("1", "SN-3"), change("2", "SN-1")], {"SN-3", "SN-1"}),
+    ([change("1", "X"), change("2", "SN-1"), change("1", "SN-2")], {"SN-2", "SN-1"}),
+    (
+        [added("A"), change("1", "B"), added("SN-1"), change("2", "C")],
+        {"B", "C", "A", "SN-1"},
+    ),
+    ([change("1", "A"), change("1", "SN-1"), added("A")], {"SN-1", "SN-2", "A"}),
 ]
 """Operations of which some need a value that a preceding one replaces, and the serials after."""
 
@@ -186,46 +155,33 @@ async def test_operations_see_values_of_preceding_ones(api: Api, database: Datab
         assert len(await serials(database)) == len(expected)
 
 
-@pytest.mark.parametrize(("headers", "more"), [({}, {}), (KEY, {}), ({}, OWNER)])
 async def test_one_of_concurrent_creations_with_one_serial_succeeds(
-    api: Api, database: Database, headers: dict[str, str], more: Any
+    api: Api, database: Database
 ) -> None:
     await api.person()
-    names = [f"SN-{number % 8}" for number in range(40)]
-    responses = await asyncio.gather(
-        *(
-            create(api, name, headers=dict.fromkeys(headers, f"{number}"), **more)
-            for number, name in enumerate(names)
+    for prefix, links, has_key in (("a", {}, False), ("b", {}, True), ("c", OWNER, False)):
+        names = [f"{prefix}{number % 8}" for number in range(40)]
+        keys = [{"Idempotency-Key": f"{prefix}{one}"} if has_key else {} for one in range(40)]
+        responses = await asyncio.gather(
+            *(
+                api.post("/computers", named(name, links), **headers)
+                for name, headers in zip(names, keys, strict=True)
+            )
         )
-    )
-    created = {
-        name: one.id for name, one in zip(names, responses, strict=True) if one.status == 201
-    }
-    assert Counter(one.status for one in responses) == {201: 8, 409: 32}
-    assert sorted(await serials(database)) == sorted(set(names))
-    for name, response in zip(names, responses, strict=True):
-        if response.status == 409:
-            check_taken(response, SERIAL, f"/computers/{created[name]}")
-
-
-async def test_a_writer_may_follow_the_link(serve: Serve, unique: Settings, grant: Grant) -> None:
-    api = await serve(settings=replace(unique, auth="on"))
-    headers = {"Authorization": f"Bearer {await grant('computers:write')}"}
-    assert (await create(api, "SN-1", headers=headers)).status == 201
-    response = await create(api, "SN-1", headers=headers)
-    check_taken(response, SERIAL, "/computers/1")
-    assert (await api.get("/computers/1", **headers)).status == 200
+        pairs = list(zip(names, responses, strict=True))
+        created = {name: one.id for name, one in pairs if one.status == 201}
+        assert Counter(one.status for one in responses) == {201: 8, 409: 32}
+        stored = [one for one in await serials(database) if one[0] == prefix]
+        assert sorted(stored) == sorted(set(names))
+        for name, response in pairs:
+            if response.status == 409:
+                check_taken(response, SERIAL, f"/computers/{created[name]}")
 
 
 async def test_attributes_of_every_type_can_be_unique(serve: Serve, settings: Settings) -> None:
     names = ("note", "bought", "seen", "price", "size")
     unique = tuple(f"device.{name}" for name in names)
     api = await serve(WITH_DEVICES, replace(settings, unique=unique))
-
-    async def post(**attributes: Any) -> Response:
-        data = {"type": "device", "attributes": {"name": "Router", **attributes}}
-        return await api.post("/devices", data)
-
     for name, value, equal, different in (
         ("note", "a", "a", "A"),
         ("bought", "2026-02-28", "2026-02-28", "2026-02-27"),
@@ -233,27 +189,22 @@ async def test_attributes_of_every_type_can_be_unique(serve: Serve, settings: Se
         ("price", "1.50", "1.5", "1.51"),
         ("size", 2**62, 2**62, 2**62 + 1),
     ):
-        created = await post(**{name: value})
-        assert created.status == 201
-        taken = await post(**{name: equal})
-        check_taken(taken, f"/data/attributes/{name}", f"/devices/{created.id}")
-        assert (await post(**{name: different})).status == 201
+        id_ = await api.create(new("device", **{"name": "Router", name: value}))
+        taken = await api.post("/devices", new("device", **{"name": "Router", name: equal}))
+        check_taken(taken, f"/data/attributes/{name}", f"/devices/{id_}")
+        await api.create(new("device", **{"name": "Router", name: different}))
     for _ in range(2):
-        assert (await post(note=None)).status == 201
+        await api.create(new("device", name="Router", note=None))
 
 
 async def test_a_taken_value_takes_two_transactions(api: Api, commands: CommandLog) -> None:
     await api.computer("SN-1")
     id_ = await api.computer("SN-2")
-    commands.take("all")
-    await create(api, "SN-1")
-    assert commands.names() == ["insert", "abortTransaction", "find", "find", "abortTransaction"]
-    await rename(api, id_, "SN-1")
-    assert commands.names() == [
-        "find",
-        "update",
-        "abortTransaction",
-        "find",
-        "find",
-        "abortTransaction",
-    ]
+    again = ["abortTransaction", "find", "find", "abortTransaction"]
+    for method, path, first in (
+        ("POST", "/computers", ["insert"]),
+        ("PATCH", f"/computers/{id_}", ["find", "update"]),
+    ):
+        commands.take("all")
+        assert (await api.send(method, path, named("SN-1"))).status == 409
+        assert commands.names() == first + again

@@ -30,45 +30,28 @@ def key_of(
     return key
 
 
-@pytest.mark.parametrize("value", ["a", "a=b/c+d", "x" * 255, '"a b,;"', f'"{"x" * 255}"'])
-def test_a_plain_text_and_a_quoted_string_are_valid_keys(value: str) -> None:
-    assert key_of(value) != key_of("other")
-
-
-@pytest.mark.parametrize(
-    "values",
-    [("",), ("a b",), ("a,b",), ("a;b",), ('"a',), ('""',), ('"a\\b"',), ('"a"; b=1',), ("ä",)],
-)
-def test_other_values_are_not_valid(values: tuple[str, ...]) -> None:
-    with pytest.raises(InvalidIdempotencyKey):
-        key_of(*values)
-
-
-@pytest.mark.parametrize("value", ["x" * 256, f'"{"x" * 256}"'])
-def test_a_key_has_at_most_255_characters(value: str) -> None:
-    with pytest.raises(InvalidIdempotencyKey, match="255"):
-        key_of(value)
-
-
-def test_the_header_is_sent_once() -> None:
-    with pytest.raises(InvalidIdempotencyKey):
-        key_of("a", "a")
-
-
-def test_quotes_are_not_part_of_the_key() -> None:
+def test_keys_are_plain_or_quoted_texts_of_at_most_255_characters() -> None:
+    for value in ("a", "a=b/c+d", "x" * 255, '"a b,;"', f'"{"x" * 255}"'):
+        assert key_of(value) != key_of("other")
+    for values in (
+        *[("",), ("a b",), ("a,b",), ("a;b",), ('"a',), ('""',), ('"a\\b"',), ('"a"; b=1',)],
+        *[("ä",), ("a", "a")],
+    ):
+        with pytest.raises(InvalidIdempotencyKey):
+            key_of(*values)
+    for value in ("x" * 256, f'"{"x" * 256}"'):
+        with pytest.raises(InvalidIdempotencyKey, match="255"):
+            key_of(value)
     assert key_of('"a"') == key_of("a")
     assert key_of(r'"\"\\"').id != key_of('"a"').id
 
 
 def test_clients_do_not_share_keys() -> None:
     clients = [None, "None", "ci", "ci' x", "\ud800"]
-    assert len({key_of("a", client=client).id for client in clients}) == len(clients)
+    issued = [("ci", issuer) for issuer in ("https://id.example.com", "https://id.example.net")]
+    pairs = [*((client, None) for client in clients), *issued]
+    assert len({key_of("a", client=one, issuer=issuer).id for one, issuer in pairs}) == len(pairs)
     assert key_of("a", client="ci") == key_of("a", client="ci")
-
-
-def test_the_subject_of_an_issuer_is_not_the_access_token_of_the_same_name() -> None:
-    issuers = [None, "https://id.example.com", "https://id.example.net"]
-    assert len({key_of("a", client="ci", issuer=issuer).id for issuer in issuers}) == len(issuers)
 
 
 def test_the_fingerprint_depends_on_path_query_string_and_body() -> None:

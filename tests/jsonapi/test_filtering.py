@@ -138,14 +138,8 @@ def test_the_error_for_an_unknown_field_lists_the_available_ones(name: str) -> N
         ("last_name.eq.eq", "a", "`filter[name][op]=value`"),
         ("id", "01", '`id` must be compared with an integer without leading zeros, not `"01"`'),
         *((f"id.{operator}", "-01", "an integer") for operator in ("lt", "le", "gt", "ge", "ne")),
-        ("id", "+1", "an integer"),
-        ("id", "1.0", "an integer"),
-        ("id", " 1", "an integer"),
-        ("id", "\u0661", "an integer"),
-        ("id", "null", "an integer"),
-        ("id", "1,", "an integer"),
-        ("id.in", "1,null", "an integer"),
-        ("id.eq", "", "an integer"),
+        *(("id", value, "an integer") for value in ("+1", "1.0", " 1", "\u0661", "null", "1,")),
+        *[("id.in", "1,null", "an integer"), ("id.eq", "", "an integer")],
         ("id.lt", "null", "an integer"),
         ("email.null", "True", "`null` of `email` must be true or false"),
         ("email", "\udcff", "not UTF-8"),
@@ -156,13 +150,22 @@ def test_an_invalid_parameter_is_refused(name: str, value: str, detail: str) -> 
     assert detail in error_detail(name, value)
 
 
+def condition(name: str, operator: str, value: Any) -> dict[str, Any]:
+    return {"name": name, "op": operator, "val": value}
+
+
+def of(name: str, operator: str, value: Any) -> str:
+    """Return a filter of one condition as JSON."""
+    return orjson.dumps([condition(name, operator, value)]).decode()
+
+
+NOT_IDS = [(True, "true"), (1.0, "1.0"), (1.5e3, "1500.0"), (None, "null")]
+
+
 @pytest.mark.parametrize(
     ("value", "detail"),
     [
-        ("", "not JSON"),
-        ("[", "not JSON"),
-        ('["\\ud800"]', "not JSON"),
-        ("[NaN]", "not JSON"),
+        *((value, "not JSON") for value in ("", "[", '["\\ud800"]', "[NaN]")),
         ("null", "must be a list, not `null`"),
         ('{"name": "id", "op": "eq", "val": 1}', "Conditions must be a list, not"),
         ("[1]", "A condition must be an object, not `1`"),
@@ -177,25 +180,19 @@ def test_an_invalid_parameter_is_refused(name: str, value: str, detail: str) -> 
         ('[{"or": []}]', "`or` must have at least one condition"),
         ('[{"or": {}}]', "must be a list, not `{}`"),
         ('[{"not": []}]', "A condition must be an object, not `[]`"),
-        (
-            '[{"name": "password", "op": "eq", "val": "x"}]',
-            "Unknown filter field `password`; available: `id`",
+        (of("password", "eq", "x"), "Unknown filter field `password`; available: `id`"),
+        (of("id", "in", 1), "`in` of `id` must be a list, not `1`"),
+        *((of("id", "eq", one), f"not `{text}`") for one, text in NOT_IDS),
+        *((of("id", *one), "an integer") for one in (("in", [[1]]), ("eq", "1.0"))),
+        *(
+            (of("last_name", "eq", one), "must be compared with text")
+            for one in (None, {"$gt": ""})
         ),
-        ('[{"name": "id", "op": "in", "val": 1}]', "`in` of `id` must be a list, not `1`"),
-        ('[{"name": "id", "op": "in", "val": [[1]]}]', "an integer"),
-        ('[{"name": "id", "op": "eq", "val": true}]', "not `true`"),
-        ('[{"name": "id", "op": "eq", "val": 1.0}]', "not `1.0`"),
-        ('[{"name": "id", "op": "eq", "val": 1.5e3}]', "not `1500.0`"),
-        ('[{"name": "id", "op": "eq", "val": "1.0"}]', "an integer"),
-        ('[{"name": "id", "op": "eq", "val": null}]', "not `null`"),
-        ('[{"name": "last_name", "op": "eq", "val": null}]', "must be compared with text"),
-        ('[{"name": "last_name", "op": "eq", "val": {"$gt": ""}}]', "must be compared with text"),
-        ('[{"name": "email", "op": "lt", "val": null}]', "`lt` of `email` must not be null"),
-        (
-            '[{"name": "email", "op": "contains", "val": null}]',
-            "`contains` of `email` must not be null",
+        *(
+            (of("email", one, None), f"`{one}` of `email` must not be null")
+            for one in ("lt", "contains")
         ),
-        ('[{"name": "email", "op": "null", "val": "true"}]', 'must be true or false, not `"true"`'),
+        (of("email", "null", "true"), 'must be true or false, not `"true"`'),
     ],
 )
 def test_invalid_json_is_refused(value: str, detail: str) -> None:
@@ -244,45 +241,40 @@ def test_a_filter_may_have_more_conditions_than_levels() -> None:
 
 
 @pytest.mark.parametrize(
-    ("resource", "condition", "detail"),
+    ("type_name", "condition", "detail"),
     [
-        ("person", '{"name": "x", "op": "eq", "val": 1}', "At `/0/name`: Unknown filter field `x`"),
-        ("person", '{"name": "id", "op": "like", "val": 1}', "At `/0/op`: `id` does not support"),
-        ("person", '{"name": "id", "op": "lt", "val": "a"}', "At `/0/val`: `id` must be compared"),
-        ("person", '{"name": "id", "op": "in", "val": [1, []]}', "At `/0/val/1`: `id` must be"),
-        ("person", '{"or": [{"not": 7}]}', "At `/0/or/0/not`: A condition must be an object"),
-        ("person", '{"and": 5}', "At `/0/and`: Conditions must be a list"),
+        ("person", condition("x", "eq", 1), "At `/0/name`: Unknown filter field `x`"),
+        ("person", condition("id", "like", 1), "At `/0/op`: `id` does not support"),
+        ("person", condition("id", "lt", "a"), "At `/0/val`: `id` must be compared"),
+        ("person", condition("id", "in", [1, []]), "At `/0/val/1`: `id` must be"),
+        ("person", {"or": [{"not": 7}]}, "At `/0/or/0/not`: A condition must be an object"),
+        ("person", {"and": 5}, "At `/0/and`: Conditions must be a list"),
         (
-            "computer",
-            '{"name": "owner", "op": "any", "val": {"and": []}}',
+            *("computer", condition("owner", "any", {"and": []})),
             "At `/0/op`: `owner` is to-one, which `has` filters by, not `any`.",
         ),
         (
-            "person",
-            '{"name": "computers", "op": "has", "val": {"and": []}}',
+            *("person", condition("computers", "has", {"and": []})),
             "At `/0/op`: `computers` is to-many, which `any` filters by, not `has`.",
         ),
         (
-            "computer",
-            '{"name": "owner", "op": "has", "val": {"name": "computers", "op": "any", "val": {}}}',
+            *("computer", condition("owner", "has", condition("computers", "any", {}))),
             "At `/0/val/name`: Unknown filter field `computers`; available: `id`, `first_name`, "
             "`last_name`, `full_name`, `email`.",
         ),
         (
-            "computer",
-            '{"name": "owner", "op": "has", "val": {"or": [{"name": "id", "op": "in", "val": 1}]}}',
+            *("computer", condition("owner", "has", {"or": [condition("id", "in", 1)]})),
             "At `/0/val/or/0/val`: `in` of `id` must be a list, not `1`.",
         ),
         (
-            "computer",
-            '{"name": "owner.computers.serial", "op": "eq", "val": "a"}',
+            *("computer", condition("owner.computers.serial", "eq", "a")),
             "At `/0/name`: Unknown filter field `owner.computers.serial`; available: `id`, "
             "`serial`, `owner`, `created_at`, `created_by`, `updated_at`, `updated_by`, `owner.id`",
         ),
     ],
 )
-def test_an_error_in_json_has_its_position(resource: str, condition: str, detail: str) -> None:
-    assert error_detail("", f"[{condition}]", resource).startswith(detail)
+def test_an_error_in_json_has_its_position(type_name: str, condition: Any, detail: str) -> None:
+    assert error_detail("", orjson.dumps([condition]).decode(), type_name).startswith(detail)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -30,6 +31,8 @@ SHORT_LIMITS = replace(PATIENT_LIMITS, arrival_seconds=0.3, send_seconds=0.5)
 
 LONG_LIMITS = replace(PATIENT_LIMITS, stop_idle_seconds=60.0)
 """For connections that are used again while the server stops."""
+
+GET = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
 
 SECONDS = 60.0
 """For what takes a few milliseconds on an idle machine."""
@@ -73,6 +76,14 @@ class Gate:
         return response
 
 
+async def endless(request: web.Request) -> web.StreamResponse:
+    """Respond without an end."""
+    response = web.StreamResponse()
+    await response.prepare(request)
+    while True:
+        await response.write(bytes(50_000))
+
+
 def new_app(handler: Handler, path: str = "/", limits: Limits = PATIENT_LIMITS) -> web.Application:
     """Return an application whose only route, any method at the path, has this handler."""
     app = new_application(Settings(allowed_host=("h",)), limits, Cors(()))
@@ -108,6 +119,21 @@ async def eventually(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.01)
 
 
+def connected(port: int) -> socket.socket:
+    """Return a connected socket that buffers little."""
+    opened = socket.socket()
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    opened.connect(("127.0.0.1", port))
+    opened.setblocking(False)
+    return opened
+
+
+async def read_all(reader: asyncio.StreamReader) -> bytes:
+    """Return what comes until the end of a connection."""
+    async with asyncio.timeout(SECONDS):
+        return await reader.read()
+
+
 async def exchange(client: Client, *parts: bytes) -> bytes:
     """Send the parts of a request with pauses; return what comes back until the end."""
     reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
@@ -115,6 +141,6 @@ async def exchange(client: Client, *parts: bytes) -> bytes:
         if number:
             await asyncio.sleep(0.05)
         writer.write(part)
-    received = await asyncio.wait_for(reader.read(), SECONDS)
+    received = await read_all(reader)
     writer.close()
     return received

@@ -13,19 +13,21 @@ from aiohttp import web
 
 from registry.http.limits import Limits
 from tests.http.conftest import (
+    GET,
     LONG_LIMITS,
     PATIENT_LIMITS,
     SECONDS,
     Client,
     Gate,
     Start,
+    endless,
     eventually,
+    read_all,
 )
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Connect = Callable[[Client], Awaitable[Streams]]
 
-GET = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
 POST = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\n"
 CLOSE = b"\r\nConnection: close\r\n"
 
@@ -68,11 +70,6 @@ def begin(start: Start, connect: Connect) -> Begin:
         return gate, client, reader, writer
 
     return begin
-
-
-async def read_all(reader: asyncio.StreamReader) -> bytes:
-    async with asyncio.timeout(SECONDS):
-        return await reader.read()
 
 
 def stop(client: Client) -> asyncio.Task[None]:
@@ -203,13 +200,7 @@ async def test_a_stream_that_ends_during_a_stop_is_not_the_last_response(begin: 
 
 
 async def test_a_stream_nobody_reads_is_reset_by_a_stop(start: Start, connect: Connect) -> None:
-    async def handle(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse()
-        await response.prepare(request)
-        while True:
-            await response.write(bytes(100_000))
-
-    client = await start(handle)
+    client = await start(endless)
     reader, writer = await connect(client)
     writer.write(GET)
     await asyncio.sleep(0.1)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -14,21 +12,19 @@ import pytest
 from aiohttp import web
 
 from registry.http.responses import MAX_WRITE, DocumentResponse
-from tests.http.conftest import PATIENT_LIMITS, SECONDS, SHORT_LIMITS, Client, Start, eventually
+from tests.http.conftest import (
+    GET,
+    PATIENT_LIMITS,
+    SECONDS,
+    SHORT_LIMITS,
+    Start,
+    connected,
+    endless,
+    eventually,
+)
 
-GET = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
 BODY = bytes(50_000)
 SLOW_READER = "A client has not read a part of its response in 0.5 s"
-
-
-@asynccontextmanager
-async def connection(client: Client) -> AsyncIterator[socket.socket]:
-    """Open a connection whose client buffers little."""
-    with socket.socket() as opened:
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        opened.setblocking(False)
-        await asyncio.get_running_loop().sock_connect(opened, ("127.0.0.1", client.port or 0))
-        yield opened
 
 
 async def test_one_response_is_buffered_for_a_client_that_does_not_read(start: Start) -> None:
@@ -43,7 +39,7 @@ async def test_one_response_is_buffered_for_a_client_that_does_not_read(start: S
         return DocumentResponse(200, BODY, {})
 
     client = await start(handle)
-    async with connection(client) as opened:
+    with connected(client.port or 0) as opened:
         await asyncio.get_running_loop().sock_sendall(opened, 1_000 * GET)
         await eventually(is_full)
         assert len(requests) < 1_000
@@ -62,7 +58,7 @@ async def test_requests_are_not_read_while_others_of_the_connection_wait(start: 
         return web.Response()
 
     client = await start(handle)
-    async with connection(client) as opened:
+    with connected(client.port or 0) as opened:
         loop = asyncio.get_running_loop()
         await loop.sock_sendall(opened, GET)
         await eventually(lambda: requests)
@@ -75,31 +71,6 @@ async def test_requests_are_not_read_while_others_of_the_connection_wait(start: 
         gate.set()
         await eventually(lambda: len(requests) == 5)
         await eventually(transport.is_reading)
-
-
-async def test_a_client_that_does_not_read_is_cut(
-    start: Start, caplog: pytest.LogCaptureFixture
-) -> None:
-    ended = asyncio.Event()
-
-    async def handle(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse()
-        await response.prepare(request)
-        try:
-            while True:
-                await response.write(BODY)
-        finally:
-            ended.set()
-
-    caplog.set_level(logging.INFO)
-    client = await start(handle, SHORT_LIMITS)
-    async with connection(client) as opened:
-        await asyncio.get_running_loop().sock_sendall(opened, GET)
-        await asyncio.wait_for(ended.wait(), SECONDS)
-        opened.setblocking(True)
-        with pytest.raises(ConnectionResetError):
-            list(iter(partial(opened.recv, 100_000), b""))
-    assert SLOW_READER in caplog.text
 
 
 async def test_a_client_that_reads_slowly_gets_its_whole_response(start: Start) -> None:
@@ -121,22 +92,23 @@ async def test_a_client_that_reads_slowly_gets_its_whole_response(start: Start) 
     assert received >= size
 
 
-async def test_a_client_that_reads_a_part_of_a_stream_too_slowly_is_disconnected(
+async def test_a_client_that_does_not_read_or_reads_too_slowly_is_cut(
     start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def handle(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse()
-        await response.prepare(request)
-        while True:
-            await response.write(BODY)
-
     caplog.set_level(logging.INFO)
-    client = await start(handle, SHORT_LIMITS)
-    async with connection(client) as opened, asyncio.timeout(SECONDS):
-        loop = asyncio.get_running_loop()
-        await loop.sock_sendall(opened, GET)
-        with suppress(ConnectionResetError):
-            while True:
-                await loop.sock_recv(opened, len(BODY) // 20)
-                await asyncio.sleep(SHORT_LIMITS.send_seconds / 5)
-    assert SLOW_READER in caplog.text
+    for part in (0, len(BODY) // 20):
+        caplog.clear()
+        client, loop = await start(endless, SHORT_LIMITS), asyncio.get_running_loop()
+        with connected(client.port or 0) as opened:
+            await loop.sock_sendall(opened, GET)
+            async with asyncio.timeout(SECONDS):
+                with suppress(ConnectionResetError):
+                    while SLOW_READER not in caplog.text:
+                        if part:
+                            await loop.sock_recv(opened, part)
+                        await asyncio.sleep(SHORT_LIMITS.send_seconds / 5)
+            opened.setblocking(True)
+            if not part:
+                with pytest.raises(ConnectionResetError):
+                    list(iter(partial(opened.recv, 100_000), b""))
+        assert SLOW_READER in caplog.text

@@ -26,9 +26,19 @@ from registry.http.tls import Certificate
 from registry.settings import Settings
 from registry.start_error import StartError
 from tests.certificates import Authority
-from tests.http.conftest import PATIENT_LIMITS, SECONDS, SHORT_LIMITS, Gate, eventually, new_app
+from tests.http.conftest import (
+    GET,
+    PATIENT_LIMITS,
+    SECONDS,
+    SHORT_LIMITS,
+    Gate,
+    connected,
+    endless,
+    eventually,
+    new_app,
+    read_all,
+)
 
-GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 LAST = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -85,11 +95,6 @@ def install(authority: Authority, name: str, certificate: Path, key: Path, **opt
     issued = authority.issue(name, **options)
     certificate.write_bytes(issued[0].read_bytes())
     key.write_bytes(issued[1].read_bytes())
-
-
-async def read_all(reader: asyncio.StreamReader) -> bytes:
-    async with asyncio.timeout(SECONDS):
-        return await reader.read()
 
 
 async def close(writer: asyncio.StreamWriter) -> None:
@@ -224,28 +229,12 @@ async def test_a_client_without_tls_is_disconnected(
     assert caplog.records == []
 
 
-def narrow(server: Server) -> socket.socket:
-    """Return a connected socket that buffers little."""
-    opened = socket.socket()
-    opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    opened.connect(("127.0.0.1", server.port))
-    opened.setblocking(False)
-    return opened
-
-
-async def stream(request: web.Request) -> web.StreamResponse:
-    response = web.StreamResponse()
-    await response.prepare(request)
-    while True:
-        await response.write(bytes(50_000))
-
-
 async def test_a_client_that_does_not_read_is_cut(
     start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    server = await start(stream, SHORT_LIMITS)
-    reader, writer = await server.connect(narrow(server))
+    server = await start(endless, SHORT_LIMITS)
+    reader, writer = await server.connect(connected(server.port))
     writer.write(GET)
     await eventually(lambda: "A client has not read a part of its response in" in caplog.text)
     with pytest.raises((ConnectionResetError, ssl.SSLError)):
@@ -319,7 +308,7 @@ async def test_a_handshake_that_ends_during_a_stop_ends_regularly(start: Start) 
 
 async def test_a_client_that_does_not_close_delays_no_stop(start: Start) -> None:
     server = await start(respond)
-    reader, writer = await server.connect(narrow(server))
+    reader, writer = await server.connect(connected(server.port))
     writer.write(GET)
     await reader.readuntil(b"done")
     writer.transport.pause_reading()  # type: ignore[attr-defined] # of asyncio.Transport

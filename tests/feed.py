@@ -63,6 +63,10 @@ class Stream:
                 found.append(event.data)
         return found
 
+    async def ids(self, number: int) -> list[str]:
+        """Return the ids of the resources that so many events add or update."""
+        return [one["data"]["id"] for one in await self.changes(number)]
+
 
 @asynccontextmanager
 async def following(

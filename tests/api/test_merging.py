@@ -13,7 +13,7 @@ from aiohttp.test_utils import make_mocked_request
 
 from registry.http.write_headers import Preferences, read_preferences
 from registry.settings import Settings
-from tests.conftest import Grant, Serve
+from tests.conftest import Header, Serve
 from tests.devices import WITH_DEVICES
 from tests.support import (
     Api,
@@ -248,37 +248,30 @@ async def test_operations_bring_a_person_with_computers(api: Api, database: Data
 async def test_operations_see_what_preceding_ones_have_left(api: Api, database: Database) -> None:
     await api.computer("SN-1")
     ref = identifier("computer", "1")
-    cases: list[tuple[list[Any], dict[int, str]]] = [
-        ([{"op": "remove", "ref": ref}, add(computer("SN-1"))], {2: "SN-1"}),
+    cases: list[tuple[list[Any], list[str]]] = [
+        ([{"op": "remove", "ref": ref}, add(computer("SN-1"))], ["SN-1"]),
         (
             [
-                update(computer("SN-2"), id="2"),
-                add(computer("SN-1"), "new"),
+                *[update(computer("SN-2"), id="2"), add(computer("SN-1"), "new")],
                 {"op": "remove", "ref": {"type": "computer", "lid": "new"}},
                 add(computer("SN-2")),
             ],
-            {2: "SN-2"},
+            ["SN-2"],
         ),
         (
             [
-                add(computer("A"), "a"),
-                update(computer("B"), lid="a"),
-                add(computer("A")),
-                add(computer("B")),
+                *[add(computer("A"), "a"), update(computer("B"), lid="a")],
+                *[add(computer("A")), add(computer("B"))],
             ],
-            {2: "SN-2", 4: "B", 5: "A"},
+            ["A", "B", "SN-2"],
         ),
     ]
     for operations, expected in cases:
         response = await api.operate(*operations, **MERGE)
         assert response.status == 200, response.document
-        stored = {one["_id"]: one["serial"] async for one in database.computers.find()}
-        assert sorted(stored.values()) == sorted(expected.values())
-    taken = [
-        add(computer("C"), "c"),
-        update(computer("A"), lid="c"),
-        update(computer("B"), id="2"),
-    ]
+        assert sorted([one["serial"] async for one in database.computers.find()]) == expected
+    changes = [update(computer("A"), lid="c"), update(computer("B"), id="2")]
+    taken = [add(computer("C"), "c"), *changes]
     pointers = [f"/atomic:operations/{n}/data/attributes/serial" for n in (1, 2)]
     assert (await api.operate(*taken, **MERGE)).errors == [(409, one) for one in pointers]
 
@@ -343,7 +336,7 @@ async def test_what_is_rolled_back_responds_as_if_it_were_not(
 @pytest.mark.parametrize(
     ("method", "path", "data"),
     [
-        ("PATCH", "/computers/1", {"id": "1", "type": "computer", "attributes": {"serial": "X"}}),
+        ("PATCH", "/computers/1", computer("X")),
         ("DELETE", "/computers/1", None),
         ("PATCH", "/computers/1/relationships/owner", None),
         *((one, "/persons/1/relationships/computers", []) for one in ("POST", "PATCH", "DELETE")),
@@ -352,51 +345,40 @@ async def test_what_is_rolled_back_responds_as_if_it_were_not(
 async def test_other_writes_refuse_a_rollback_and_ignore_merging(
     method: str, path: str, data: Any, api: Api, database: Database
 ) -> None:
-    await api.person()
-    await api.computer("SN-1", owner="1")
+    await api.computer("SN-1", owner=await api.person())
     before = await everything(database)
-    document = None if (method, path) == ("DELETE", "/computers/1") else {"data": data}
-    refused = await api.request(method, path, document, BOTH)
+    refused = await api.send(method, path, data, **BOTH)
     assert (refused.status, refused.code) == (400, "invalid_preference")
     assert await everything(database) == before
-    merged = await api.request(method, path, document, {**MERGE, "If-Match": "*"})
+    merged = await api.send(method, path, data, **MERGE, **{"If-Match": "*"})
     assert (merged.status // 100, APPLIED in merged.headers) == (2, False)
 
 
 async def test_a_rollback_shares_no_transaction_with_requests_that_are_stored(
     api: Api, database: Database
 ) -> None:
-    responses = await asyncio.gather(
-        *(
-            merge(
-                api,
-                "computer",
-                {"serial": f"SN-{number}"},
-                [{}, MERGE, ROLL_BACK, BOTH][number % 4],
-            )
-            for number in range(80)
-        )
-    )
-    assert {one.status for one in responses} == {201}
+    prefer = [{}, MERGE, ROLL_BACK, BOTH] * 20
+    serials = [f"SN-{number}" for number in range(80)]
+    pairs = zip(serials, prefer, strict=True)
+    sent = (merge(api, "computer", {"serial": one}, headers) for one, headers in pairs)
+    assert {one.status for one in await asyncio.gather(*sent)} == {201}
     stored = {one["serial"] async for one in database.computers.find()}
-    assert stored == {f"SN-{number}" for number in range(80) if number % 4 < 2}
+    assert stored == {one for number, one in enumerate(serials) if number % 4 < 2}
 
 
 async def test_a_merge_requires_what_its_update_requires(
-    serve: Serve, unique: Settings, grant: Grant
+    serve: Serve, unique: Settings, header: Header
 ) -> None:
     api = await serve(settings=replace(unique, auth="on", unique=("computer.serial",)))
 
-    async def send(scopes: str, query: str = "", **links: Any) -> Response:
-        token = {"Authorization": f"Bearer {await grant(*scopes.split())}"}
-        return await merge(api, "computer", {"serial": "SN-1"}, MERGE | token, query, **links)
-
-    assert (await send("computers:write")).status == 201
-    assert (await send("computers:write")).status == 200
-    assert (await send("computers:read")).status == 403
-    assert (await send("computers:write", "?include=owner")).status == 403
-    assert (await send("computers:write", owner=to_one(None))).status == 403
-    assert (await send("computers:write persons:write", owner=to_one(None))).status == 200
+    one, both, linked = "computers:write", "computers:write persons:write", {"owner": to_one(None)}
+    for scopes, query, links, status in (
+        *[(one, "", {}, 201), (one, "", {}, 200), ("computers:read", "", {}, 403)],
+        *[(one, "?include=owner", {}, 403), (one, "", linked, 403), (both, "", linked, 200)],
+    ):
+        headers = MERGE | await header(*scopes.split())
+        response = await merge(api, "computer", {"serial": "SN-1"}, headers, query, **links)
+        assert response.status == status, (scopes, query)
 
 
 async def test_ten_clients_of_two_services_store_nothing_twice(

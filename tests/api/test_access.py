@@ -46,35 +46,28 @@ TOKEN = "reg_0000000000000000000000000000000000000000000jlcZC2"
 SCOPES = ["read", "write", "persons:read", "persons:write", "computers:read", "computers:write"]
 
 PUBLIC = {
-    "/",
-    "/api/page/{path}",
-    "/api/swagger",
-    "/api/swagger/{path}",
-    "/health/live",
-    "/health/ready",
+    *("/", "/api/page/{path}", "/api/swagger", "/api/swagger/{path}"),
+    *("/health/live", "/health/ready"),
 }
+PERSONS, COMPUTERS = frozenset({"persons"}), frozenset({"computers"})
+
 TYPES = {
-    "/persons": {"persons"},
-    "/persons/{id}": {"persons"},
-    "/persons/{id}/computers": {"persons", "computers"},
-    "/persons/{id}/relationships/computers": {"persons", "computers"},
-    "/computers": {"computers"},
-    "/computers/{id}": {"computers"},
-    "/computers/{id}/owner": {"persons", "computers"},
-    "/computers/{id}/relationships/owner": {"persons", "computers"},
-    **{
-        f"{path}/{name}".rstrip("/"): {"persons", "computers"}
-        for path, names in (
-            *[("/assignments", ("",)), ("/assignments/{id}", ("", "computer", "owner"))],
-            ("/assignments/{id}/relationships", ("computer", "owner")),
-            ("/persons/{id}", ("assignments", "relationships/assignments")),
-            ("/computers/{id}", ("assignments", "relationships/assignments")),
-        )
-        for name in names
-    },
-    "/operations": set(),  # depends on the document
-    "/changes": set(),  # depends on the types that are followed
-    "/metrics": {"persons", "computers"},
+    **dict.fromkeys(("/persons", "/persons/{id}"), PERSONS),
+    **dict.fromkeys(("/computers", "/computers/{id}"), COMPUTERS),
+    **dict.fromkeys(
+        (
+            *("/persons/{id}/computers", "/persons/{id}/relationships/computers"),
+            *("/computers/{id}/owner", "/computers/{id}/relationships/owner"),
+            *("/assignments", "/assignments/{id}", "/metrics"),
+            *(f"/assignments/{{id}}/{end}" for end in ("computer", "owner")),
+            *(f"/assignments/{{id}}/relationships/{end}" for end in ("computer", "owner")),
+            *(f"/{name}/{{id}}/assignments" for name in ("persons", "computers")),
+            *(f"/{name}/{{id}}/relationships/assignments" for name in ("persons", "computers")),
+        ),
+        PERSONS | COMPUTERS,
+    ),
+    # Depend on the document, and on the types that are followed.
+    **dict.fromkeys(("/operations", "/changes"), frozenset[str]()),
 }
 """The collections whose types each path reads or writes."""
 
@@ -85,7 +78,7 @@ def api(guarded: Api) -> Api:
     return guarded
 
 
-def is_sufficient(scope: str, method: str, collections: set[str]) -> bool:
+def is_sufficient(scope: str, method: str, collections: frozenset[str]) -> bool:
     allowed, _, action = scope.rpartition(":")
     if collections - ({allowed} if allowed else {"persons", "computers"}):
         return False

@@ -27,13 +27,15 @@ from registry.storage import (
 )
 from registry.storage.errors import Unavailable
 from tests.conftest import HURRIED, LIMITS, Grant, Serve
-from tests.support import MEDIA_TYPE, Api
+from tests.support import MEDIA_TYPE, PERSON, Api, new
 
-ADA: Any = {"type": "person", "attributes": {"first_name": "Ada", "last_name": "Lovelace"}}
-GRACE: Any = {"type": "person", "attributes": {**ADA["attributes"], "email": "grace@example.com"}}
-NAMELESS: Any = {"type": "person", "attributes": {"first_name": None}}
+GRACE = new("person", **PERSON["attributes"], email="grace@example.com")
+NAMELESS = new("person", first_name=None)
+SENT = {"data": PERSON}
 END = Cursors("person", BY_ID).encode(END_POSITION)
-KEY = {"Idempotency-Key": "k"}
+JSON, KEY = {"Content-Type": "application/json"}, {"Idempotency-Key": "k"}
+MERGE = {"Prefer": "resolution=merge-duplicates"}
+LONG_FIELDS = {f"X-{number}": "x" * 2**12 for number in range(17)}
 
 REQUESTS: dict[type[ApiError], tuple[str, str, Any, dict[str, str]]] = {
     errors.MalformedDocument: ("POST", "/persons", {"data": None}, {}),
@@ -41,42 +43,32 @@ REQUESTS: dict[type[ApiError], tuple[str, str, Any, dict[str, str]]] = {
     errors.PositionRejected: ("GET", "/changes?page[after]=gmRh", None, {}),
     errors.PageTooLarge: ("GET", "/persons?page[size]=1001", None, {}),
     errors.RangeNotSupported: ("GET", f"/persons?page[after]={END}&page[before]={END}", None, {}),
-    errors.InvalidIdempotencyKey: ("POST", "/persons", {"data": ADA}, {"Idempotency-Key": "a b"}),
-    errors.CrossSiteRequest: ("GET", "/persons", None, {"Sec-Fetch-Site": "cross-site"}),
-    errors.InvalidMerge: (
+    errors.InvalidIdempotencyKey: (
         "POST",
         "/persons",
-        {"data": GRACE},
-        {"Prefer": "resolution=merge-duplicates", "If-Match": "*"},
+        SENT,
+        {"Idempotency-Key": "a b"},
     ),
+    errors.CrossSiteRequest: ("GET", "/persons", None, {"Sec-Fetch-Site": "cross-site"}),
+    errors.InvalidMerge: ("POST", "/persons", {"data": GRACE}, MERGE | {"If-Match": "*"}),
     errors.InvalidPreference: ("DELETE", "/persons/1", None, {"Prefer": "tx=rollback"}),
     errors.NotFound: ("GET", "/persons/999", None, {}),
     errors.MethodNotAllowed: ("PUT", "/persons", None, {}),
     errors.NotAcceptable: ("GET", "/persons", None, {"Accept": f"{MEDIA_TYPE}; charset=utf-8"}),
-    errors.TypeConflict: ("POST", "/persons", {"data": {**ADA, "type": "computer"}}, {}),
+    errors.TypeConflict: ("POST", "/persons", {"data": PERSON | {"type": "computer"}}, {}),
     errors.ValueTaken: ("POST", "/persons", {"data": GRACE}, {}),
     errors.PreconditionFailed: ("DELETE", "/persons/1", None, {"If-Match": '"stale"'}),
     errors.BodyTooLarge: ("POST", "/persons", b"x" * (2**20 + 1), {}),
-    errors.UnsupportedMediaType: (
-        "POST",
-        "/persons",
-        {"data": ADA},
-        {"Content-Type": "application/json"},
-    ),
+    errors.UnsupportedMediaType: ("POST", "/persons", SENT, JSON),
     errors.ExpectationFailed: ("GET", "/persons", None, {"Expect": "200-ok"}),
     errors.MisdirectedRequest: ("GET", "/persons", None, {"Host": "other.example.org"}),
     errors.InvalidField: ("PATCH", "/persons/1", {"data": NAMELESS}, {}),
-    errors.IdempotencyKeyReused: ("POST", "/persons", {"data": ADA}, KEY),
-    errors.HeaderFieldsTooLarge: (
-        "GET",
-        "/persons",
-        None,
-        {f"X-{n}": "x" * 2**12 for n in range(17)},
-    ),
+    errors.IdempotencyKeyReused: ("POST", "/persons", SENT, KEY),
+    errors.HeaderFieldsTooLarge: ("GET", "/persons", None, LONG_FIELDS),
     errors.AuthenticationRequired: ("GET", "/persons", None, {}),
     errors.TokenRejected: ("GET", "/persons", None, {"Authorization": "Bearer x"}),
     errors.InvalidAuthorization: ("GET", "/persons", None, {"Authorization": "Bearer"}),
-    errors.InsufficientScope: ("POST", "/persons", {"data": ADA}, {}),
+    errors.InsufficientScope: ("POST", "/persons", SENT, {}),
 }
 """A request for each error, with what the service holds in the test."""
 

@@ -37,8 +37,8 @@ async def test_a_page_of_another_site_gets_403_unless_it_is_a_link(
     for path, status in (("/", 200), ("/api/swagger", 301), ("/api/swagger/", 200)):
         assert (await api.get(path, **CROSS_SITE)).errors == [(403, "")], path
         sent = {**LINK, "Accept": "text/html"}
-        async with api.client.get(path, headers=sent, allow_redirects=False) as response:
-            assert response.status == status, path
+        async with api.client.get(path, headers=sent, allow_redirects=False) as followed:
+            assert followed.status == status, path
     assert commands.names() == []
     for site in ("same-origin", "same-site", "none"):
         assert (await api.get("/persons", **{"Sec-Fetch-Site": site})).status == 200

@@ -6,9 +6,7 @@ import asyncio
 import csv
 import io
 import random
-from collections.abc import Iterator
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 from aiohttp import ClientPayloadError, web
@@ -16,7 +14,7 @@ from pymongo.errors import OperationFailure
 
 from registry.http.views import collection
 from registry.storage.reads.listings import CHUNK
-from tests.support import Api, Database, Response
+from tests.support import Api, Database, identity
 
 PERSONS = 2 * CHUNK + 200
 COMPUTERS = 3 * CHUNK
@@ -43,25 +41,6 @@ async def fleet(api: Api, database: Database) -> Api:
     return api
 
 
-def key(resource: Any) -> tuple[str, int]:
-    return resource["type"], int(resource["id"])
-
-
-async def pages(api: Api, path: str) -> list[Response]:
-    """Return all pages of a collection, each smaller than a chunk."""
-    responses, following = [], f"{path}&page[size]=500"
-    while following:
-        responses.append(await api.get(following))
-        link = responses[-1].document["links"]["next"]
-        following = link and "{0.path}?{0.query}".format(urlsplit(link))
-    return responses
-
-
-def included_in(responses: list[Response]) -> Iterator[tuple[tuple[str, int], Any]]:
-    for response in responses:
-        yield from ((key(one), one) for one in response.document["included"])
-
-
 @pytest.mark.parametrize(
     "path",
     [
@@ -78,14 +57,19 @@ def included_in(responses: list[Response]) -> Iterator[tuple[tuple[str, int], An
 )
 async def test_a_stream_has_the_resources_of_all_pages_each_once(fleet: Api, path: str) -> None:
     whole = (await fleet.get(path)).document
-    expected = await pages(fleet, path)
+    expected = await fleet.pages(f"{path}&page[size]=500")
     assert whole["data"] == [one for response in expected for one in response.data]
     assert len(whole["data"]) > CHUNK
     assert whole["meta"] == {"count": len(whole["data"])}
-    primary = {key(one) for one in whole["data"]}
-    included = {key(one): one for one in whole["included"]}
+    primary = {identity(one) for one in whole["data"]}
+    included = {identity(one): one for one in whole["included"]}
     assert len(included) == len(whole["included"])
-    of_pages = {name: one for name, one in included_in(expected) if name not in primary}
+    of_pages = {
+        identity(one): one
+        for response in expected
+        for one in response.document["included"]
+        if identity(one) not in primary
+    }
     assert included.keys() == of_pages.keys()
     for name, one in of_pages.items():
         assert included[name]["attributes"] == one["attributes"]
@@ -122,13 +106,13 @@ async def test_a_stream_is_written_in_parts(fleet: Api, monkeypatch: pytest.Monk
 )
 async def test_a_table_shows_what_the_document_shows(fleet: Api, path: str) -> None:
     document = (await fleet.get(path)).document
-    included = {key(one): one for one in document.get("included", ())}
+    included = {identity(one): one for one in document.get("included", ())}
 
     def shown(resource: Any, column: str) -> str:
         relationship, _, name = column.rpartition(".")
         if relationship:
             target = resource["relationships"][relationship]["data"]
-            resource = target and included[key(target)]
+            resource = target and included[identity(target)]
         value = resource and (resource["id"] if name == "id" else resource["attributes"][name])
         return "" if value is None else str(value)
 

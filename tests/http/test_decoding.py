@@ -24,14 +24,7 @@ GZIP = gzip.compress(BODY, mtime=0)
         ("deflate", zlib.compress(BODY)),
         ("deflate", zlib.compress(BODY)[2:-4]),
     ],
-    ids=[
-        "none",
-        "identity",
-        "gzip",
-        "members of gzip",
-        "deflate",
-        "deflate without the header of zlib",
-    ],
+    ids=["none", "identity", "gzip", "members of gzip", "deflate", "deflate without zlib"],
 )
 def test_a_body_is_returned_without_its_coding(encoding: str | None, sent: bytes) -> None:
     assert decoded(sent, encoding, len(BODY)) == BODY

@@ -64,71 +64,48 @@ def test_a_page_has_a_number_or_a_cursor() -> None:
     assert parsed(before=cursor) == CursorPage(50, CURSORS, position, backwards=True)
 
 
-@pytest.mark.parametrize(
-    "size",
-    [
-        *["", "0", "00", "01", "0" * 30 + "12", "-1", "+1", "1.0", "1e3", " 1", "1_0", "1\n"],
-        *["\u0661", "x"],
-    ],
-)
-def test_a_size_or_number_must_be_a_positive_integer(size: str) -> None:
-    for member in ("size", "number"):
-        (error,) = errors(**{member: size})
-        assert (type(error), error.parameter) == (InvalidParameter, f"page[{member}]")
+def test_sizes_and_numbers_are_positive_integers_up_to_a_maximum() -> None:
+    for text in (
+        *("", "0", "00", "01", "0" * 30 + "12", "-1", "+1", "1.0", "1e3", " 1", "1_0", "1\n"),
+        *("\u0661", "x"),
+    ):
+        for member in ("size", "number"):
+            (error,) = errors(**{member: text})
+            assert (type(error), error.parameter) == (InvalidParameter, f"page[{member}]")
+    for size in ("1001", "1000000000", "9" * 19, "9" * 20, "1" + "0" * 5000):
+        (error,) = errors(size=size)
+        assert (type(error), error.parameter) == (PageTooLarge, "page[size]")
+        shown = error.to_object("1")
+        assert shown["meta"] == {"page": {"maxSize": 1000}}
+        assert shown["links"] == {"type": f"{PROFILE}/max-size-exceeded"}
+    for number in (str(2**63), "9" * 19, "9" * 400):
+        (error,) = errors(number=number)
+        assert (error.detail, error.parameter) == ("The page number is too large.", "page[number]")
 
 
-@pytest.mark.parametrize("size", ["1001", "1000000000", "9" * 19, "9" * 20, "1" + "0" * 5000])
-def test_the_error_for_a_page_too_large_has_the_maximum_size(size: str) -> None:
-    (error,) = errors(size=size)
-    assert (type(error), error.parameter) == (PageTooLarge, "page[size]")
-    shown = error.to_object("1")
-    assert shown["meta"] == {"page": {"maxSize": 1000}}
-    assert shown["links"] == {"type": f"{PROFILE}/max-size-exceeded"}
-
-
-@pytest.mark.parametrize("number", [str(2**63), "9" * 19, "9" * 400])
-def test_a_page_number_too_large_is_refused(number: str) -> None:
-    (error,) = errors(number=number)
-    assert (error.detail, error.parameter) == ("The page number is too large.", "page[number]")
-
-
-@pytest.mark.parametrize(
-    ("members", "parameter"),
-    [
-        ({"number": "1", "after": CURSORS.encode(END)}, "page[number]"),
-        ({"number": "1", "before": CURSORS.encode(END)}, "page[number]"),
-        ({"total": "true"}, "page[total]"),
-        ({"size": "1", "total": "false"}, "page[total]"),
-        ({"number": "1", "total": "no"}, "page[total]"),
-        ({"number": "1", "total": ""}, "page[total]"),
-    ],
-)
-def test_an_invalid_combination_is_refused(members: dict[str, str], parameter: str) -> None:
-    (error,) = errors(**members)
-    assert (type(error), error.parameter) == (InvalidParameter, parameter)
-    if parameter == "page[total]" and "number" not in members:
-        assert "Send `page[number]=1` for the total" in error.detail
+def test_an_invalid_combination_is_refused() -> None:
+    cursor = CURSORS.encode(END)
+    for members, parameter in (
+        *(({"number": "1", member: cursor}, "page[number]") for member in ("after", "before")),
+        *(({"number": "1", "total": total}, "page[total]") for total in ("no", "")),
+        *[({"total": "true"}, "page[total]"), ({"size": "1", "total": "false"}, "page[total]")],
+    ):
+        (error,) = errors(**members)
+        assert (type(error), error.parameter) == (InvalidParameter, parameter)
+        if "number" not in members:
+            assert "Send `page[number]=1` for the total" in error.detail
+    (error,) = errors(after=cursor, before=cursor)
+    assert type(error) is RangeNotSupported
+    assert error.to_object("1")["links"] == {"type": f"{PROFILE}/range-pagination-not-supported"}
 
 
 def test_the_errors_of_all_members_are_reported() -> None:
     reported = errors(number="1.5", size="-1", total="x", after="y", before="z")
-    assert [error.parameter for error in reported] == [
-        *["page[number]", "page[size]", "page[number]", "page[total]"],
-        *["page[after]", "page[before]"],
-    ]
-
-
-def test_without_a_valid_order_cursors_are_not_decoded() -> None:
-    with pytest.raises(ApiErrors) as raised:
+    names = ("number", "size", "number", "total", "after", "before")
+    assert [error.parameter for error in reported] == [f"page[{name}]" for name in names]
+    with pytest.raises(ApiErrors) as raised:  # without a valid order, no cursor is decoded
         parse_page({"size": "0", "after": "x"}, SIZES, PERSON, None)
     assert [error.parameter for error in raised.value.errors] == ["page[size]"]
-
-
-def test_range_pagination_is_refused_with_the_error_of_the_profile() -> None:
-    cursor = CURSORS.encode(END)
-    (error,) = errors(after=cursor, before=cursor)
-    assert type(error) is RangeNotSupported
-    assert error.to_object("1")["links"] == {"type": f"{PROFILE}/range-pagination-not-supported"}
 
 
 @given(st.tuples(st.none() | st.text(), st.integers(-(2**63), MAX_ID)))

@@ -1,12 +1,14 @@
 """Conformance to JSON:API 1.0 on every route and in every document.
 
-`tests/statements.md` lists all statements, and the tests of each.
+`tests/statements.md` lists all statements, and the tests of each. `tests/jsonapi` tests the syntax
+of headers and parameters.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 from urllib.parse import unquote
 
@@ -18,10 +20,14 @@ from registry.http.views.feed import FeedView
 from registry.jsonapi.cursors import END, Cursors
 from registry.jsonapi.sorting import BY_ID
 from tests.support import (
+    ATOMIC,
     COMPUTER,
+    MEDIA_TYPE,
     PERSON,
+    VARY,
     Api,
     Database,
+    add,
     linkage_of,
     new,
     stored_records,
@@ -63,9 +69,17 @@ WRITES: list[tuple[str, str, Any]] = [
     ("PATCH", "/computers/1", COMPUTER),
     *((method, LINKAGE, to_many("3")["data"]) for method in ("PATCH", "POST", "DELETE")),
     ("PATCH", OWNER_LINKAGE, None),
-    ("DELETE", "/persons/1", None),
 ]
+DELETIONS = [("DELETE", path, None) for path in ("/persons/1", "/computers/1")]
 """A request of each kind that writes."""
+
+PROFILE = f'{MEDIA_TYPE}; profile="https://jsonapi.org/profiles/ethanresnick/cursor-pagination"'
+UTF_8 = f"{MEDIA_TYPE}; charset=utf-8"
+
+READS = (
+    *("/persons", "/persons?page[size]=1", "/persons/1", OWNED, LINKAGE),
+    *("/computers", "/computers/1", OWNER, OWNER_LINKAGE),
+)
 
 
 @pytest.fixture
@@ -117,7 +131,7 @@ async def test_every_link_leads_to_a_valid_document(fleet: Api) -> None:
 
 async def test_unknown_parameters_are_rejected(fleet: Api, database: Database) -> None:
     before = await stored_records(database)
-    for method, path, data in (*(("GET", start, None) for start in STARTS), *WRITES):
+    for method, path, data in (*(("GET", start, None) for start in STARTS), *WRITES, *DELETIONS):
         others = ("include", "sort", "page[size]") if data and path == LINKAGE else ()
         for name in ("nonsense", "Include", "pageSize", "page", "page[nonsense]", *others):
             url = f"{path}{'&' if '?' in path else '?'}{name}=1"
@@ -199,3 +213,77 @@ async def test_unknown_members_are_ignored_at_every_level(fleet: Api, method: st
     linkage = f"/computers/{id_}/relationships/owner"
     assert (await fleet.request("PATCH", linkage, body)).status == 204
     assert (await fleet.get(f"/computers/{id_}?include=owner")).included == [("person", "1")]
+
+
+async def test_accept_is_negotiated_on_every_read(fleet: Api) -> None:
+    for path, method in product(READS, ("GET", "HEAD")):
+        for accept, status in (
+            *((one, 200) for one in (MEDIA_TYPE, "application/json")),
+            (f"{MEDIA_TYPE};charset=utf-8;q=0.9, {MEDIA_TYPE};q=0.1", 200),
+            (f"{MEDIA_TYPE.upper()};charset=utf-8;q=0.9, application/json", 406),
+            *((one, 406) for one in (UTF_8, PROFILE, ATOMIC)),
+        ):
+            response = await fleet.request(method, path, headers={"Accept": accept})
+            assert (response.status, response.headers["Vary"]) == (status, VARY), (path, accept)
+
+
+async def test_an_unacceptable_accept_changes_nothing(fleet: Api, database: Database) -> None:
+    before = await stored_records(database)
+    for request, accept in product((*WRITES, *DELETIONS), (UTF_8, f"text/html, {PROFILE}", ATOMIC)):
+        response = await fleet.send(*request, Accept=accept)
+        assert (response.status, response.errors) == (406, [(406, "")])
+        assert MEDIA_TYPE in response.document["errors"][0]["detail"]
+        assert response.headers["Vary"] == VARY
+    assert await stored_records(database) == before
+
+
+async def test_an_unsupported_media_type_changes_nothing_and_the_error_names_the_expected_one(
+    fleet: Api, database: Database
+) -> None:
+    before = await stored_records(database)
+    others = [
+        f"{MEDIA_TYPE};charset=UTF-8",
+        "application/json",
+        "application/x-www-form-urlencoded",
+    ]
+    for request, sent in product(WRITES, [UTF_8, PROFILE, ATOMIC, *others]):
+        response = await fleet.send(*request, **{"Content-Type": sent})
+        assert (response.status, response.errors) == (415, [(415, "")])
+        detail = response.document["errors"][0]["detail"]
+        assert f"`Content-Type: {MEDIA_TYPE}`" in detail
+        assert "; charset=utf-8" in detail
+        assert sent[:79] in detail
+        assert response.headers["Vary"] == VARY
+    for method, path, _ in WRITES:  # without a media type
+        status, document = await fleet.raw(
+            f"{method} {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
+            "Content-Length: 2\r\n\r\n{}".encode()
+        )
+        assert (status, document["errors"][0]["status"]) == (415, "415")
+    assert await stored_records(database) == before
+
+
+async def test_parameters_are_rejected_even_without_a_body(fleet: Api, database: Database) -> None:
+    before = await stored_records(database)
+    for method, path in (*(("GET", path) for path in READS), *(one[:2] for one in DELETIONS)):
+        for sent in (UTF_8, PROFILE, ATOMIC):
+            response = await fleet.request(method, path, headers={"Content-Type": sent})
+            assert (response.status, response.errors) == (415, [(415, "")])
+    assert await stored_records(database) == before
+
+
+async def test_operations_use_the_media_type_of_their_extension(api: Api) -> None:
+    for accept, sent, status in (
+        *((one, ATOMIC, 200) for one in (MEDIA_TYPE, ATOMIC, "*/*")),
+        (f"{MEDIA_TYPE};a=b, {ATOMIC};q=0.5", ATOMIC, 200),
+        *((one, ATOMIC, 406) for one in (UTF_8, f"{ATOMIC}; charset=utf-8", PROFILE)),
+        *((ATOMIC, one, 415) for one in (MEDIA_TYPE, f"{ATOMIC}; charset=utf-8")),
+        (ATOMIC, f'{MEDIA_TYPE}; ext="https://example.com/other"', 415),
+    ):
+        response = await api.operate(add(COMPUTER), **{"Accept": accept, "Content-Type": sent})
+        assert (response.status, response.headers["Vary"]) == (status, VARY), (accept, sent)
+        expected = ATOMIC if status == 200 else MEDIA_TYPE
+        assert response.headers["Content-Type"] == expected
+        if status == 415:
+            assert f"`Content-Type: {ATOMIC}`" in response.document["errors"][0]["detail"]
+    assert len((await api.get("/computers")).data) == 4

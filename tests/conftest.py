@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -28,10 +27,8 @@ from registry.capacity import Capacity
 from registry.http.app_keys import REPOSITORY, SETTINGS
 from registry.http.limits import Limits
 from registry.http.server import Runner
-from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
 from registry.mongod import embedded
-from registry.openapi.description import describe
 from registry.settings import Settings
 from registry.storage.schema import maintenance
 from registry.storage.tokens import Token, Tokens
@@ -86,27 +83,6 @@ Serve = Callable[..., Awaitable[Api]]
 Grant = Callable[..., Awaitable[str]]
 
 Header = Callable[..., Awaitable[dict[str, str]]]
-
-
-def _app(
-    settings: Settings,
-    resources: tuple[ResourceType, ...] | None,
-    limits: Limits,
-    capacity: Capacity,
-) -> web.Application:
-    """Create an application. Equal ones share their description, half of the time it takes."""
-
-    def describe_once(_: Graph, settings: Settings) -> dict[str, Any]:
-        return _describe(resources, replace(settings, mongodb_uri=None, database="any"))
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("registry.app.describe", describe_once)
-        return create_app(settings, resources=resources, limits=limits, capacity=capacity)
-
-
-@cache
-def _describe(resources: tuple[ResourceType, ...] | None, settings: Settings) -> dict[str, Any]:
-    return describe(Graph(resources) if resources else settings.graph, settings)
 
 
 def pytest_collection_finish() -> None:
@@ -207,7 +183,8 @@ async def serve(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> AsyncIte
     ) -> Api:
         # On a slow machine, no response is late, and no request has waited for too long.
         changed = {"response_seconds": 60.0, "queue_seconds": 60.0} | capacity
-        app = _app(settings, resources, limits, replace(Capacity.of(settings), **changed))
+        given = replace(Capacity.of(settings), **changed)
+        app = create_app(settings, resources=resources, limits=limits, capacity=given)
         clients.append(TestClient(_Server(app)))
         await clients[-1].start_server()
         if catch_up:  # otherwise its commands would be among those of the requests

@@ -183,6 +183,7 @@ COSTS = {
     "sort=-id": [(1, SIZE + 256), (50, SIZE + 256), (54, SIZE + 256)],
     "sort=id&page[total]=false": [(50, SIZE + 256)],
     "sort=serial": [(1, SIZE + 1), (54, 2 * SIZE), (30, COUNT // 2)],
+    "sort=serial&page[total]=false": [(2, 2 * SIZE + 1)],
     "sort=-serial": [(50, 7 * SIZE)],
     "filter[serial]=S50": [(1, 100)],
     "filter[serial][ge]=S98&sort=serial": [(2, 150)],

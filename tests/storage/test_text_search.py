@@ -164,6 +164,41 @@ async def count_found(api: Api, name: str, text: str) -> int:
     return total
 
 
+@pytest.mark.parametrize(
+    ("condition", "query"),
+    [
+        (
+            '{"or":[{"name":"email","op":"contains","val":"X@7"},{"name":"id","op":"lt","val":"4"}]}',
+            {"$or": [contains("email", "x@7"), {"_id": {"$lt": 4}}]},
+        ),
+        (
+            '{"not":{"name":"email","op":"contains","val":"E"}}',
+            {"$nor": [contains("email", "e")]},
+        ),
+        (
+            '{"or":[{"name":"first_name","op":"contains","val":"7"},'
+            '{"and":[{"name":"email","op":"contains","val":"z@"},'
+            '{"name":"last_name","op":"contains","val":"a"}]}]}',
+            {
+                "$or": [
+                    contains("first_name", "7"),
+                    {"$and": [contains("email", "z@"), contains("last_name", "a")]},
+                ]
+            },
+        ),
+        (
+            '{"or":[' + ",".join(['{"name":"email","op":"contains","val":"7.e"}'] * 6) + "]}",
+            contains("email", "7.e"),
+        ),
+    ],
+)
+async def test_blocks_serve_combinations(
+    indexed: Api, database: Database, condition: str, query: dict[str, Any]
+) -> None:
+    response = await indexed.get(f"/persons?filter={quote(f'[{condition}]')}")
+    assert [int(id_) for id_ in response.ids] == await matching(database, query)
+
+
 async def test_a_search_examines_the_blocks_and_the_records_that_match(
     indexed: Api, database: Database
 ) -> None:

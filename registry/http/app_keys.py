@@ -1,6 +1,6 @@
 """The application, and its keys: the objects that views and the server share."""
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from registry.http.cors import Cors
 from registry.http.followers import Followers
@@ -41,6 +41,7 @@ def new_application(settings: Settings, limits: Limits, cors: Cors) -> web.Appli
 
 async def _add_headers(request: web.Request, response: web.StreamResponse) -> None:
     """Add the headers that every response has, other than DocumentResponse, which has them."""
+    response.headers.pop(hdrs.SERVER, None)  # by which aiohttp tells its version
     for name, value in common_headers(request_id(request)).items():
         response.headers.setdefault(name, value)
     cors = request.config_dict[CORS]

@@ -128,6 +128,5 @@ def _fill(
             row.reject(column.name, "required: the cell must not be empty")
         elif link is None and column.attribute.nullable:
             row.values[column.field] = None
-    for one in row.mentions:
-        number = one.values.pop(ID, None)
-        one.id = number and str(number)
+        if column.field == ID and mention.values.pop(ID, None) is not None:
+            mention.id = text

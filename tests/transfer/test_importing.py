@@ -60,6 +60,19 @@ async def test_without_a_key_a_repeated_row_stops(api: Api, import_text: RunComm
     assert await fleet(api) == {}
 
 
+@pytest.mark.parametrize("id_", ["0", "-5", "99999999999999999999"])
+async def test_an_id_that_no_resource_has_is_reported_as_it_is_written(
+    id_: str, api: Api, import_text: RunCommand
+) -> None:
+    done = await import_text(f"id,serial\n{id_},A\n")
+    assert done.errors[0].startswith(f"line 2, column id: no computer {id_} is stored: to import")
+    for sheet in (f"serial,owner.id\nB,{id_}\n", f"serial,owner.id,owner.last_name\nB,{id_},X\n"):
+        done = await import_text(sheet, *KEY)
+        detail = f"There is no `person` with the id `{id_}`."
+        assert done.errors == [f"line 2, column owner: {detail}"]
+    assert await fleet(api) == {}
+
+
 async def test_rows_with_the_same_key_are_invalid(api: Api, import_text: RunCommand) -> None:
     sheet = f"{SHEET}A-1,bob@x.org,Bob,Byron\n"
     for _ in range(2):

@@ -320,6 +320,26 @@ async def test_a_request_whose_client_leaves_the_queue_is_not_applied(
     assert (await records(database))["person", 5]["last_name"] == "Lovelace"
 
 
+async def test_closing_waits_for_requests_that_wait_for_others(
+    registry: Registry, gate: Gate
+) -> None:
+    commit = registry.repository._group_commit
+    gate.close()
+    many = [registry.update(("computer", 1), serial=f"S{n}") for n in range(101)]
+    alone = asyncio.create_task(registry.write(*many))
+    assert await gate.holds(1)
+    waiting = asyncio.create_task(registry.write(registry.update(("computer", 1), serial="last")))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not commit._batcher._tasks, "the second request waits for the first"
+    closing = asyncio.create_task(commit.close())
+    gate.open()
+    await closing
+    assert not commit._groups
+    (result,) = await waiting
+    assert (await alone)[-1].record["version"] == result.record["version"] - 1
+
+
 @pytest.mark.usefixtures("_one_group")
 @pytest.mark.parametrize("identifiers", [1, 101])
 async def test_a_write_that_has_begun_is_completed_when_its_client_leaves(

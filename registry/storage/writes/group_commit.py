@@ -77,6 +77,7 @@ class GroupCommit:
         await self._batcher.close()
         while self._alone:
             await asyncio.wait(self._alone)
+            await self._batcher.close()  # of those that have waited for one of these
 
     async def write(self, request: WriteRequest) -> list[WriteResult]:
         """Apply the writes of a request, all or none; return the result of each.

@@ -84,7 +84,8 @@ def lacking(resource: ResourceType, stored: Record, records: Sequence[Record]) -
     return [
         record
         for record in records
-        if any(_line(record, name).rstrip(_LINE_END) not in lines[name] for name in lines)
+        if not fits(resource, record)
+        or any(_line(record, name).rstrip(_LINE_END) not in lines[name] for name in lines)
     ]
 
 

@@ -250,6 +250,18 @@ async def test_records_that_a_text_search_would_miss_are_found_again_after_the_r
     assert await in_blocks.computers.count_documents({"text_block": None}) == wrong
 
 
+@pytest.mark.parametrize("value", [["SN-5"], 5])
+async def test_a_value_in_a_text_block_that_is_not_a_text_is_reported(
+    in_blocks: Database, value: object
+) -> None:
+    await set_in("computers", 5, serial=value)(in_blocks)
+    assert [line.partition(":")[0] for line in lines(await check(in_blocks, GRAPH))] == [
+        "computers/5"
+    ] * 2
+    await check(in_blocks, GRAPH, repair=True)
+    assert (await check(in_blocks, GRAPH)).total == 1, "only an operator can choose a text"
+
+
 async def test_a_repair_keeps_what_was_written_since_the_check(small: Database) -> None:
     (link,) = GRAPH["computer"].links
     links = TargetsExist(small, GRAPH["computer"], link, GRAPH)

@@ -145,7 +145,7 @@ async def test_the_index_is_exact_after_the_collection_was_replaced(
     await check(index, stored)
 
 
-@pytest.mark.parametrize("id_", ["x", ObjectId(), {"a": 1}])
+@pytest.mark.parametrize("id_", ["x", ObjectId(), {"a": 1}, None, float("nan")])
 async def test_an_id_that_is_not_a_number_disables_the_index_for_a_while(
     index: IdIndex, stored: Database, id_: Any
 ) -> None:

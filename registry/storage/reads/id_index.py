@@ -258,14 +258,17 @@ class IdIndex:
                 raise ChangesUnavailable
 
     async def _load(self) -> BlockCounts:
-        """Return the counts at the time of the index."""
+        """Return the counts at the time of the index. Raises as `_update` does."""
         integers, sort = {ID: {"$type": ["int", "long"]}}, {ID: -1}
         command = find_command(self._collection, integers, projection(()), sort=sort, limit=1)
         last = (await self._commands.run(command, self._time)).records
         bits = (last[0][ID] // _MAX_BLOCKS).bit_length() if last else 0
         size = 1 << max(_MIN_BLOCK_BITS, bits)
         found = await self._commands.run(_count_blocks(self._collection, size), self._time)
-        return BlockCounts(size, {group[ID]: group["records"] for group in found.records})
+        counts = {group[ID]: group["records"] for group in found.records}
+        if not all(isinstance(start, int) for start in counts):
+            raise ChangesUnavailable
+        return BlockCounts(size, counts)
 
 
 def _count_blocks(collection: str, size: int) -> Command:

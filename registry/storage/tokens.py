@@ -177,9 +177,9 @@ class TokenLookups:
 
     async def close(self) -> None:
         """Wait for what was begun in the background."""
+        await self._batcher.close()
         if self._update:
             await asyncio.wait([self._update])
-        await self._batcher.close()
 
     async def _find_batch(self, digests: Sequence[bytes]) -> list[Principal | InvalidToken]:
         sent, now = monotonic(), datetime.now(UTC)

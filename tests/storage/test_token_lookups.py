@@ -170,6 +170,17 @@ async def test_the_use_of_a_token_is_stored_at_most_hourly(
     ]
 
 
+async def test_closing_waits_until_the_use_of_a_token_is_stored(
+    lookups: TokenLookups, grant: Grant
+) -> None:
+    lookup = asyncio.create_task(lookups.find(digest_of(await grant("read"))))
+    await asyncio.sleep(0)
+    await lookups.close()
+    await lookup
+    assert lookups._update is not None
+    assert lookups._update.done()
+
+
 async def test_tokens_in_memory_are_limited(
     lookups: TokenLookups, grant: Grant, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,15 +1,16 @@
 """Group commit: concurrent requests share a transaction."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from registry.capacity import GROUPS
 from registry.model.graph import Graph
 from registry.storage.errors import StorageError
 from registry.storage.mongo.batching import Batcher
 from registry.storage.mongo.transactions import (
+    Callback,
     Transaction,
     TransactionConflict,
     TransactionResult,
@@ -28,6 +29,10 @@ _Pending: TypeAlias = asyncio.Future[list[WriteResult] | None]
 
 _Outcomes: TypeAlias = dict[WriteRequest, list[WriteResult] | _Pending | Exception]
 """What becomes of the requests of a group."""
+
+_Transact: TypeAlias = Callable[
+    [Callback[list[RequestOutcome]]], Awaitable[TransactionResult[list[RequestOutcome]]]
+]
 
 
 class _Group:
@@ -70,13 +75,13 @@ class GroupCommit:
         )
         self._groups: set[_Group] = set()  # in flight
         self._writers: dict[RecordKey, _Group] = {}  # the groups that have claimed records
-        self._alone: set[_Pending] = set()
+        self._tasks: set[_Pending] = set()  # beside the batches
 
     async def close(self) -> None:
         """Wait until all requests have ended."""
         await self._batcher.close()
-        while self._alone:
-            await asyncio.wait(self._alone)
+        while self._tasks:
+            await asyncio.wait(self._tasks)
             await self._batcher.close()  # of those that have waited for one of these
 
     async def write(self, request: WriteRequest) -> list[WriteResult]:
@@ -86,7 +91,7 @@ class GroupCommit:
         """
         while True:
             if request.is_alone:
-                outcome: list[WriteResult] | _Pending = self._begin_alone(request)
+                outcome: list[WriteResult] | _Pending = self._start(self._run_alone(request))
             else:
                 outcome = await self._batcher.load(request)
             if isinstance(outcome, list):
@@ -107,28 +112,46 @@ class GroupCommit:
             else:
                 admitted.append(request)
                 size += request.size
-        is_single = len(admitted) == 1 and admitted[0].is_single_command
-        transactions = self._transactions
-        transact = transactions.attempt_single if is_single else transactions.attempt_shared
-        try:
-            if admitted:
-                apply = partial(self._apply, group, admitted, outcomes)
-                outcomes |= _timed(await transact(apply))
-        except TransactionConflict:
-            for request in (one for one in admitted if one not in outcomes):
-                request.is_alone = request.compares_values = True
-                outcomes[request] = self._begin_alone(request)
-        except Exception as error:  # noqa: BLE001 - raised to the callers
-            outcomes = _Outcomes(dict.fromkeys(admitted, error)) | outcomes
-        finally:
-            self._end(group)
+        if len(self._groups) == 1 and len(admitted) == 1 and admitted[0].is_single_command:
+            # Not in the batch: unlike a transaction, it waits for others that lock the record.
+            outcomes[admitted[0]] = self._start(self._run_single(group, admitted[0]))
+        else:
+            outcomes |= await self._run(group, admitted, self._transactions.attempt_shared)
         return [outcomes[request] for request in requests]
 
-    def _begin_alone(self, request: WriteRequest) -> _Pending:
-        task = asyncio.create_task(self._run_alone(request))
-        self._alone.add(task)
-        task.add_done_callback(self._alone.discard)
-        task.add_done_callback(retrieve_error)  # its caller may have left
+    async def _run_single(self, group: _Group, request: WriteRequest) -> list[WriteResult] | None:
+        """Run a request that is a group by a single command; return its results."""
+        outcomes = await self._run(group, [request], self._transactions.attempt_single)
+        outcome = outcomes[request]
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome if isinstance(outcome, list) else await outcome
+
+    async def _run(
+        self, group: _Group, requests: Sequence[WriteRequest], transact: _Transact
+    ) -> _Outcomes:
+        """Apply and store the requests of a group, which then ends; return their outcomes."""
+        outcomes = _Outcomes()
+        try:
+            if requests:
+                apply = partial(self._apply, group, requests, outcomes)
+                outcomes |= _timed(await transact(apply))
+        except TransactionConflict:
+            for request in (one for one in requests if one not in outcomes):
+                request.is_alone = request.compares_values = True
+                outcomes[request] = self._start(self._run_alone(request))
+        except Exception as error:  # noqa: BLE001 - raised to the callers
+            outcomes = _Outcomes(dict.fromkeys(requests, error)) | outcomes
+        finally:
+            self._end(group)
+        return outcomes
+
+    def _start(self, run: Coroutine[Any, Any, list[WriteResult] | None]) -> _Pending:
+        """Run a request beside the batches, to its end even if its caller leaves."""
+        task = asyncio.create_task(run)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(retrieve_error)
         return task
 
     async def _run_alone(self, request: WriteRequest) -> list[WriteResult] | None:

@@ -165,7 +165,7 @@ class Connection(web.RequestHandler):
         request = self._current_request
         is_incomplete = request is not None and not request.content.is_eof()
         has_request = self.started or self._messages
-        if not has_request or is_incomplete or self._lingers or self.ssl_context is not None:
+        if not has_request or is_incomplete or self.ssl_context is not None:
             return False
         if self.closes_with_client:
             return False
@@ -199,7 +199,7 @@ class Connection(web.RequestHandler):
             self.record(request, None)
             raise
         self.record(request, None if is_lost else response)
-        if self._lingers and not is_lost:
+        if self._parser is None and not (self._messages or self._half_closed or is_lost):
             # The client reads the response only if the connection stays open while it still sends.
             await asyncio.sleep(self._limits.linger_seconds)
         return response, is_lost
@@ -287,12 +287,6 @@ class Connection(web.RequestHandler):
         if self._waiter is None:
             return self._request_count == 0  # the connection is new
         return not self._waiter.done()
-
-    @property
-    def _lingers(self) -> bool:
-        """Whether only the response to a refused head is due, while the client may still send."""
-        is_last = not self._messages and self._current_request is None
-        return self._parser is None and is_last
 
     def _abort_slow_reader(self) -> None:
         _log.info("A client has not read a part of its response in %g s", self._limits.send_seconds)

@@ -88,6 +88,16 @@ async def test_a_client_that_goes_on_sending_a_head_reads_why_it_is_refused(star
     assert received.endswith(b'"version":"1.0"}}')
 
 
+async def test_a_client_that_half_closes_reads_why_its_head_is_refused(start: Start) -> None:
+    client = await start(respond, replace(LIMITS, linger_seconds=SECONDS))
+    reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
+    writer.write(GET + fields(2**16) + fields(2**14))
+    writer.write_eof()
+    received = await asyncio.wait_for(reader.read(), SECONDS / 2)
+    writer.close()
+    assert status_lines(received) == [b"HTTP/1.0 431 Request Header Fields Too Large"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("before", [b"", GET + b"\r\n"], ids=["head", "head behind a request"])
 async def test_a_head_that_never_ends_takes_little_memory(start: Start, before: bytes) -> None:

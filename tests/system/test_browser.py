@@ -76,11 +76,9 @@ def select_box(block: Locator, parameter: str) -> Locator:
 async def test_the_page_creates_a_person_and_lists_computers(
     files: str, browser: Browser, serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    with monkeypatch.context() as patch:
-        if files == "bundled":
-            patch.setattr(swagger_ui, "SWAGGER_UI", tmp_path / "none")
-        version = swagger_ui.version()
-        api = await serve()
+    if files == "bundled":
+        monkeypatch.setattr(swagger_ui, "SWAGGER_UI", tmp_path / "none")
+    version, api = swagger_ui.version(), await serve()
     grace = await api.person("Grace", "Hopper", email="grace@example.com")
     await api.computer("SN-7", owner=grace)
     visit = Visit(await browser.new_page())

@@ -14,7 +14,7 @@ from registry.storage.schema.indexes import Indexes
 from registry.storage.text_blocks import BLOCK_SIZE
 from tests.conftest import Serve
 from tests.mongods import HeldIndexBuilds, mongod_with_fail_points
-from tests.support import Database
+from tests.support import CommandLog, Database
 
 pytestmark = pytest.mark.usefixtures("_new_database")
 
@@ -56,6 +56,18 @@ async def test_a_large_collection_is_completed_while_the_service_is_ready(
     assert await indexed_fields(database) == FIELDS
     assert await database.persons.count_documents({"full_name": None}) == 0
     assert await database.persons.count_documents({"text_block": {"$ne": None}}) == BLOCK_SIZE
+
+
+async def test_missing_fields_of_many_records_are_completed_in_batches(
+    database: Database, serve: Serve, monkeypatch: pytest.MonkeyPatch, commands: CommandLog
+) -> None:
+    api = await serve()
+    await fill(database, 25)
+    monkeypatch.setattr(maintenance, "_BATCH_SIZE", 10)
+    commands.take("all")
+    assert len((await api.get("/persons?filter[full_name][prefix]=Grace")).ids) == 25
+    assert commands.names().count("update") == 3
+    assert await database.persons.count_documents({"full_name": None}) == 0
 
 
 @pytest.mark.usefixtures("everything_is_large")

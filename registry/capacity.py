@@ -49,7 +49,7 @@ CPU time. With two in flight, the service applies the writes of one while the da
 of the other."""
 
 SHARING_CALLERS = 256
-"""Requests that share one result: a page, a total, a document, a ping."""
+"""Requests that share one result: a page, a document, a ping."""
 
 UNSHARED_LOOKUPS = 20
 """Lookups in flight beside the batches above: in past snapshots, each of which has batches of its

@@ -14,7 +14,7 @@ _log = logging.getLogger("registry")
 
 
 class DiskSpace:
-    """Checks the disk in the background, which takes microseconds; not that of other servers.
+    """Checks the disk of the embedded mongod in the background, which takes microseconds.
 
     is_enough: whether there is space for changes.
     """
@@ -24,7 +24,7 @@ class DiskSpace:
         self._timer: asyncio.TimerHandle | None = None
 
     async def watch(self, client: MongoClient) -> None:
-        """Begin to check the disk of a mongod, which ends with `close`. Raises PyMongoError."""
+        """Begin to check the disk if the mongod is embedded. Raises PyMongoError."""
         if (await client.admin.command("hello")).get("me") == MEMBER:
             options = await client.admin.command("getCmdLineOpts")
             self._check(Path(options["parsed"]["storage"]["dbPath"]))

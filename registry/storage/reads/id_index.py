@@ -37,7 +37,7 @@ _MIN_BLOCK_BITS = 8
 """A block has 256 ids or more. If it has gaps, a page skips half of it on average."""
 
 _MAX_BLOCKS = 65_536
-"""The number of blocks that positive ids take after loading: blocks of greater ids are larger."""
+"""How many blocks positive ids take after loading: the greater the last id, the larger each is."""
 
 _LOAD_MILLISECONDS = 300_000
 """The time limit of loading: MongoDB keeps the snapshots of five minutes by default."""

@@ -50,7 +50,10 @@ async def id_batches(
 async def complete(
     collection: AsyncIOMotorCollection[Record], query: Mapping[str, Any], update: list[Stage]
 ) -> None:
-    """Update all records that a query selects, which it then does no more. Raises PyMongoError."""
+    """Update all records that a query selects; updated ones must not match it any more.
+
+    Raises PyMongoError.
+    """
     async for ids in id_batches(collection, query, _BATCH_SIZE):
         await collection.update_many({**query, ID: {"$in": ids}}, update)
 

@@ -33,6 +33,7 @@ _Outcomes: TypeAlias = dict[WriteRequest, list[WriteResult] | _Pending | Excepti
 _Transact: TypeAlias = Callable[
     [Callback[list[RequestOutcome]]], Awaitable[TransactionResult[list[RequestOutcome]]]
 ]
+"""Runs a callback in a transaction, once."""
 
 
 class _Group:

@@ -152,7 +152,12 @@ class LinkPeriods:
         wrong = {id_: one for id_, one in corrections.items() if one.reasons}
         missing = sum(one.missing_since is not None for one in wrong.values())
         new = iter(await self._counters.allocate(link.periods.type, missing))
-        targets = {one.get(link.target_key) for id_ in wrong for one in periods[id_]}
+        targets = {
+            one.get(link.target_key)
+            for id_, correct in wrong.items()
+            for one in periods[id_]
+            if one[ID] in correct.ends
+        }
         copies_of = await self._read_target_copies(transaction, targets)
         of_periods, of_records = list[RecordChange](), list[RecordChange]()
         for id_, correct in wrong.items():

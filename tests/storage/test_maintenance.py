@@ -11,6 +11,7 @@ from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.storage.schema import maintenance
 from registry.storage.schema.indexes import Indexes
+from registry.storage.schema.text_indexing import TextIndexing
 from registry.storage.text_blocks import BLOCK_SIZE
 from tests.conftest import Serve
 from tests.mongods import HeldIndexBuilds, mongod_with_fail_points
@@ -149,6 +150,27 @@ async def test_a_build_that_fails_is_logged_and_repeated(
     await database.persons.drop_index("email_1__id_1")
     await api.repository.catch_up()
     assert await indexed_fields(database) == FIELDS
+
+
+async def test_a_defect_is_logged_and_does_not_end_the_maintenance(
+    database: Database,
+    serve: Serve,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(maintenance, "_RETRY_SECONDS", 0.01)
+    index, failures = TextIndexing.index, [KeyError("a defect")]
+
+    async def fail_once(indexing: TextIndexing) -> None:
+        if failures:
+            raise failures.pop()
+        await index(indexing)
+
+    monkeypatch.setattr(TextIndexing, "index", fail_once)
+    await fill(database, BLOCK_SIZE)
+    await serve()
+    assert "KeyError: 'a defect'" in caplog.text
+    assert await database.persons.count_documents({"text_block": {"$ne": None}}) == BLOCK_SIZE
 
 
 async def test_text_indexing_continues_after_a_restart(database: Database, serve: Serve) -> None:

@@ -155,8 +155,9 @@ class Maintenance:
             try:
                 with translated_errors():
                     return await work()
-            except StorageError as error:
+            except Exception as error:  # noqa: BLE001 - other work continues in spite of a defect
                 if not isinstance(error.__cause__, ConnectionFailure):  # then all queries wait
                     text = "Queries stay slower until this succeeds, again in %g s"
-                    _log.error(text, _RETRY_SECONDS)
+                    is_defect = not isinstance(error, StorageError)
+                    _log.error(text, _RETRY_SECONDS, exc_info=error if is_defect else None)
                 await asyncio.sleep(_RETRY_SECONDS)

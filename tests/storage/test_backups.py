@@ -279,6 +279,7 @@ async def test_a_service_refuses_a_database_that_is_partly_restored(
     await serve(settings=Settings(mongodb_uri=mongodb_uri, database=other.name))
 
 
+@pytest.mark.usefixtures("_new_database")
 async def test_the_members_of_the_archive_are_bson_files(database: Database, path: Path) -> None:
     await database["a"].insert_one({"_id": 1})
     await back_up_to(database, path)

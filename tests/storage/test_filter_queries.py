@@ -16,6 +16,8 @@ from registry.model.record import Record
 from registry.storage.reads.filters import to_query
 from tests.support import Database
 
+pytestmark = pytest.mark.usefixtures("_new_database")  # without validators
+
 TEXTS = [
     *["", " ", "Hopper", "hopper", "HOPPERS", "Hop", "null", "a,b", "a.b*", "axbb", "a\nb"],
     *["^H", "(?i)h", "[a-z]+|\\Q{2}$", "$where", "$last_name", "{'$gt': ''}", "é", "Éclair"],

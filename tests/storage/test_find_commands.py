@@ -15,6 +15,8 @@ from tests.mongods import client_of
 from tests.proxy import Effect, Proxy
 from tests.support import CommandLog, Database, open_cursors
 
+pytestmark = pytest.mark.usefixtures("_new_database")  # without validators
+
 COUNT = 10
 QUERY: dict[str, Any] = {"_id": {"$gt": 1}}
 ID = {"_id": True}

@@ -7,8 +7,7 @@ from importlib import import_module
 
 from registry import __version__
 from registry.commands.output import output
-from registry.installation import program
-from registry.printable import note
+from registry.program import note, program
 from registry.settings import Parser, parse_settings
 
 _COMMANDS = {

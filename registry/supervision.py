@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any, Self, TypeAlias
 
-from registry.start_error import StartError
+from registry.program import StartError
 
 START_SECONDS = 120.0
 """A child that is not ready by then hangs: mongod may have a journal to replay after a crash."""

@@ -32,7 +32,7 @@ from registry.mongod import embedded
 from registry.settings import Settings
 from registry.storage.schema import maintenance
 from registry.storage.tokens import Token, Tokens
-from registry.testing_databases import Databases, data_directory, new_name, prepare
+from registry.testing import Databases, data_directory, new_name, prepare
 from tests.mongods import client_of
 from tests.ports import free_port
 from tests.support import Api, CommandLog, Database

@@ -14,8 +14,8 @@ import pytest
 from motor.motor_asyncio import AsyncIOMotorClient
 
 from registry.mongod import embedded
+from registry.program import StartError
 from registry.settings import Settings
-from registry.start_error import StartError
 
 Client = AsyncIOMotorClient[dict[str, Any]]
 

@@ -12,10 +12,10 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "registry"
 
 LAYERS = [
-    *["installation", "private_files", "offloading", "printable", "start_error", "protocol"],
+    *["program", "private_files", "offloading", "protocol"],
     *["client", "metrics", "model", "resources", "access", "jsonapi", "csv_format", "settings"],
     *["capacity", "supervision", "mongod", "storage", "operations", "compound", "http"],
-    *["transfer", "openapi", "web", "app", "testing_databases", "testing", "pytest_plugin"],
+    *["transfer", "openapi", "web", "app", "testing", "pytest_plugin"],
     *["processes", "commands", "__main__"],
 ]
 """From the bottom up: a layer may import those before it."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import registry
-from registry.installation import is_default
+from registry.program import is_default
 
 
 def test_a_checkout_has_its_data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

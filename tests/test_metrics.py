@@ -8,9 +8,9 @@ from pathlib import Path
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from registry.metrics import metrics_snapshot
-from registry.metrics.families import FAMILIES, Counter, Histogram
-from registry.metrics.metrics_snapshot import MetricsSnapshot, registry_of
+from registry import metrics
+from registry.http.metrics_endpoint import registry_of
+from registry.metrics import FAMILIES, Counter, Histogram, MetricsSnapshot
 
 DOCUMENTATION = (Path(__file__).parents[1] / "docs" / "observability.md").read_text(
     encoding="utf-8"
@@ -32,7 +32,7 @@ def test_the_documentation_lists_every_metric_with_its_type_labels_and_meaning()
 
 
 def test_every_metric_is_written_in_the_format_of_prometheus() -> None:
-    text = generate_latest(registry_of(metrics_snapshot.take())).decode()
+    text = generate_latest(registry_of(metrics.take())).decode()
     written = {family.name for family in text_string_to_metric_families(text)}
     assert written == {family.name.removesuffix("_total") for family in FAMILIES}
 
@@ -48,7 +48,7 @@ def test_a_histogram_counts_a_value_in_the_buckets_that_include_it() -> None:
 def test_the_total_of_snapshots_has_the_sum_of_each_sample() -> None:
     one: MetricsSnapshot = {"a": {("x",): [1.0, 2.0], ("y",): [5.0]}, "b": {(): [1.0]}}
     other: MetricsSnapshot = {"a": {("x",): [10.0, 20.0], ("z",): [7.0]}}
-    assert metrics_snapshot.total([one, other, {}]) == {
+    assert metrics.total([one, other, {}]) == {
         "a": {("x",): [11.0, 22.0], ("y",): [5.0], ("z",): [7.0]},
         "b": {(): [1.0]},
     }
@@ -56,5 +56,5 @@ def test_the_total_of_snapshots_has_the_sum_of_each_sample() -> None:
 
 
 def test_a_process_that_has_ended_leaves_all_metrics_but_its_gauges() -> None:
-    kept = metrics_snapshot.without_gauges(metrics_snapshot.take())
+    kept = metrics.without_gauges(metrics.take())
     assert kept.keys() == {one.name for one in FAMILIES if isinstance(one, Counter | Histogram)}

@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from registry.client import Client, RegistryError
 from registry.client.transport import base_url
-from registry.installation import program
 from registry.model.graph import Graph
+from registry.program import program
 from registry.settings import (
     VARIABLES,
     Parser,

@@ -21,9 +21,8 @@ from registry.operations.backups import back_up
 from registry.operations.backups import restore as restore_backup
 from registry.operations.consistency import Report
 from registry.operations.consistency import check as check_database
-from registry.printable import note
+from registry.program import StartError, note
 from registry.settings import Settings, without_credentials
-from registry.start_error import StartError
 from registry.storage import (
     COLLECTION,
     Database,

@@ -24,10 +24,9 @@ from registry.commands.arguments import (
 from registry.commands.output import describe, fail, output_file
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
-from registry.printable import note
+from registry.program import StartError, note
 from registry.protocol import CSV_TYPE
 from registry.settings import Parser
-from registry.start_error import StartError
 from registry.transfer.progress import counted
 from registry.transfer.rows import ID
 

@@ -9,9 +9,8 @@ from registry.model.graph import Graph
 from registry.model.identifier import parse_id
 from registry.model.resource_type import ResourceType
 from registry.operations.histories import forget
-from registry.printable import note
+from registry.program import StartError, note
 from registry.settings import Settings
-from registry.start_error import StartError
 
 
 def main(arguments: Sequence[str]) -> None:

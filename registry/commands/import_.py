@@ -26,7 +26,7 @@ from registry.commands.arguments import (
 )
 from registry.commands.output import input_file, output
 from registry.model.graph import Graph
-from registry.printable import note
+from registry.program import note
 from registry.settings import Parser
 from registry.transfer.csv_files import read_csv
 from registry.transfer.importer import Importer, Ledger

@@ -11,9 +11,8 @@ from shutil import copyfileobj
 from tempfile import TemporaryFile
 from typing import IO, NoReturn
 
-from registry.printable import note, printable
 from registry.private_files import new_file
-from registry.start_error import StartError
+from registry.program import StartError, note, printable
 
 
 def output(text: str) -> None:

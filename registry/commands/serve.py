@@ -9,12 +9,11 @@ from contextlib import ExitStack
 from functools import partial
 
 from registry.commands.output import discard_output, fail
-from registry.installation import IS_CHECKOUT, SWAGGER_UI
 from registry.processes import event_loop
-from registry.processes.listeners import listen
+from registry.processes.event_loop import listen
 from registry.processes.logs import log_in_background
+from registry.program import IS_CHECKOUT, SWAGGER_UI, StartError
 from registry.settings import Settings, flag, parse_settings, variable
-from registry.start_error import StartError
 
 _log = logging.getLogger("registry")
 

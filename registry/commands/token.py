@@ -16,9 +16,8 @@ from registry.commands.arguments import (
 )
 from registry.commands.database import open_database, place_of, run
 from registry.commands.output import output, require_output
-from registry.printable import note
+from registry.program import StartError, note
 from registry.settings import Settings
-from registry.start_error import StartError
 from registry.storage import Token, TokenNameTaken, TokenNotFound, Tokens
 
 _HOURS = {"h": 1, "d": 24}

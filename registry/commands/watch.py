@@ -18,8 +18,7 @@ from registry.commands.arguments import (
     open_client,
 )
 from registry.commands.output import fail, output
-from registry.printable import note
-from registry.start_error import StartError
+from registry.program import StartError, note
 from registry.transfer.watcher import RESTART, Deliver, PositionFile, watch
 from registry.transfer.webhooks import ReceiverGone, Webhook, parse_secret
 

@@ -10,10 +10,10 @@ from registry.access.principal import Principal, known_scopes
 from registry.access.token_form import PREFIX, check_form, digest_of
 from registry.http.app_keys import DEADLINES
 from registry.http.service_urls import HEALTH_PATHS, PAGE_PATH, ROOT_PATH, UI_PATH
-from registry.installation import command, is_default
 from registry.jsonapi.authorization import authorize
 from registry.jsonapi.error_types import AuthenticationRequired, InvalidAuthorization
 from registry.model.graph import Graph
+from registry.program import command, is_default
 from registry.settings import Settings, flag
 from registry.storage import TokenLookups, Tokens
 

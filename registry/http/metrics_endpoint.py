@@ -1,10 +1,19 @@
 """The metrics of the service for Prometheus, of all its processes together."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from itertools import accumulate
 from typing import TypeAlias
 
 from aiohttp import hdrs, web
 from prometheus_client.aiohttp import make_aiohttp_handler
+from prometheus_client.core import (
+    CollectorRegistry,
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
 
 from registry.access.principal import Action
 from registry.http.app_keys import new_application
@@ -13,8 +22,7 @@ from registry.http.limits import Limits
 from registry.http.service_urls import METRICS_PATH
 from registry.http.views.site import ReadOnlyView
 from registry.jsonapi.authorization import Requirement
-from registry.metrics import metrics_snapshot
-from registry.metrics.metrics_snapshot import MetricsSnapshot, registry_of
+from registry.metrics import FAMILIES, Family, Gauge, Histogram, MetricsSnapshot, Samples, take
 from registry.settings import Settings
 
 Scrape: TypeAlias = Callable[[], Awaitable[MetricsSnapshot]]
@@ -27,7 +35,7 @@ _SCRAPE: web.AppKey[Scrape] = web.AppKey("scrape")
 
 async def scrape_process() -> MetricsSnapshot:
     """Return the snapshot of this process, for a service that has no other."""
-    return metrics_snapshot.take()
+    return take()
 
 
 def mount(app: web.Application, scrape: Scrape) -> None:
@@ -63,3 +71,35 @@ class MetricsView(ReadOnlyView):
         )
 
     head = get
+
+
+def registry_of(snapshot: MetricsSnapshot) -> CollectorRegistry:
+    """Return a registry of prometheus-client whose only metrics are those of a snapshot."""
+    registry = CollectorRegistry()
+    registry.register(_SnapshotCollector(snapshot))
+    return registry
+
+
+class _SnapshotCollector(Collector):
+    def __init__(self, snapshot: MetricsSnapshot) -> None:
+        self._snapshot = snapshot
+
+    def collect(self) -> Iterator[Metric]:
+        for family in FAMILIES:
+            yield _metric(family, self._snapshot.get(family.name, {}))
+
+
+def _metric(family: Family, samples: Samples) -> Metric:
+    name, text, labels = family.name, family.help_text, family.labels
+    if isinstance(family, Histogram):
+        histogram = HistogramMetricFamily(name, text, labels=labels)
+        bounds = [*map(str, family.bounds), "+Inf"]
+        for values, (*counts, sum_of_values) in samples.items():
+            buckets = list(zip(bounds, accumulate(counts), strict=True))
+            histogram.add_metric(values, buckets, sum_of_values)
+        return histogram
+    kind = GaugeMetricFamily if isinstance(family, Gauge) else CounterMetricFamily
+    metric = kind(name, text, labels=labels)
+    for values, (value,) in samples.items():
+        metric.add_metric(values, value)
+    return metric

@@ -13,7 +13,7 @@ from registry.http import ACCESS_LOG
 from registry.http.access_control import PRINCIPAL
 from registry.http.proxies import TrustedProxies
 from registry.http.responses import NoResponse, request_id, trace_id
-from registry.metrics.families import REQUESTS, Sample
+from registry.metrics import REQUESTS, Sample
 
 NO_ROUTE = "none"
 """The route of requests to unknown paths, and of those that are not valid HTTP."""

@@ -8,8 +8,8 @@ from typing import NoReturn
 
 from cryptography import x509
 
+from registry.program import InvalidSetting
 from registry.settings import Settings, flag
-from registry.start_error import InvalidSetting
 
 _log = logging.getLogger("registry")
 

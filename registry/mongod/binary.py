@@ -6,8 +6,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from registry.program import StartError
 from registry.settings import Settings
-from registry.start_error import StartError
 
 
 def find_binary(configured: Path | None) -> Path:

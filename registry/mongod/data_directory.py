@@ -15,8 +15,8 @@ from typing import IO, Any, BinaryIO
 from urllib.parse import quote
 
 from registry.private_files import is_trusted, open_private
+from registry.program import StartError
 from registry.settings import Settings
-from registry.start_error import StartError
 
 RESERVE_BYTES = 64 * 2**20
 """With less free space, the service refuses changes.

@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 
 from motor.motor_asyncio import AsyncIOMotorClient
 
-from registry.installation import program
 from registry.mongod.server_log import Log
+from registry.program import program
 
 MongoClient: TypeAlias = AsyncIOMotorClient[dict[str, Any]]
 

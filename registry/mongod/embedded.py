@@ -13,8 +13,7 @@ from pathlib import Path
 from motor.motor_asyncio import AsyncIOMotorClient
 from pymongo.errors import OperationFailure, PyMongoError
 
-from registry.installation import program
-from registry.metrics.families import MONGOD_RESTARTS
+from registry.metrics import MONGOD_RESTARTS
 from registry.mongod.binary import find_binary
 from registry.mongod.data_directory import (
     MEMBER,
@@ -29,8 +28,8 @@ from registry.mongod.data_directory import (
 )
 from registry.mongod.data_format import MongoClient, read_format, version_conflict
 from registry.mongod.server_log import Log
+from registry.program import StartError, program
 from registry.settings import Settings
-from registry.start_error import StartError
 from registry.supervision import START_SECONDS, Supervisor, child_process, wait_for_exit
 
 _OPTIONS = (

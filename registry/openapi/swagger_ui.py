@@ -12,7 +12,7 @@ from aiohttp import web
 from registry.http.service_urls import UI_PATH
 from registry.http.static_files import POLICY, StaticFiles, read_files
 from registry.http.views.site import allow_reading
-from registry.installation import SWAGGER_UI
+from registry.program import SWAGGER_UI
 
 _PAGE = Path(__file__).with_name("page")
 

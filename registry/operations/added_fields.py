@@ -21,8 +21,8 @@ from registry.model.resource_type import Link, ResourceType
 from registry.operations.consistency import Report, RuleReport, TargetsExist, check, value_defect
 from registry.operations.histories import PeriodsAreRight
 from registry.operations.rule import Rule, Violation, scan
+from registry.program import StartError
 from registry.resources.types_file import TypesFile, history_type
-from registry.start_error import StartError
 from registry.storage import (
     Database,
     SnapshotExpired,

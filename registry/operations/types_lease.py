@@ -8,7 +8,7 @@ from uuid import uuid4
 import pymongo
 from pymongo.errors import PyMongoError
 
-from registry.start_error import StartError
+from registry.program import StartError
 from registry.storage import Database
 
 SERVICES = "services"

@@ -11,9 +11,9 @@ from collections import deque
 from contextlib import suppress
 from typing import Any, Self
 
-from registry.metrics import metrics_snapshot
-from registry.metrics.metrics_snapshot import MetricsSnapshot, without_gauges
-from registry.start_error import StartError
+from registry import metrics
+from registry.metrics import MetricsSnapshot, without_gauges
+from registry.program import StartError
 
 _INTERVAL_SECONDS = 1.0
 """How often a worker sends what it has counted."""
@@ -31,9 +31,7 @@ class Totals:
 
     async def scrape(self) -> MetricsSnapshot:
         """Return the sums. What running workers have counted may be missing for a second."""
-        return metrics_snapshot.total(
-            [metrics_snapshot.take(), self._ended, *self._latest.values()]
-        )
+        return metrics.total([metrics.take(), self._ended, *self._latest.values()])
 
     async def collect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Take the counts that a worker sends, until it ends; answer each time with the sums."""
@@ -42,7 +40,7 @@ class Totals:
                 self._latest[writer] = await receive(reader)
                 send(writer, await self.scrape())
         last = self._latest.pop(writer, {})
-        self._ended = metrics_snapshot.total([self._ended, without_gauges(last)])
+        self._ended = metrics.total([self._ended, without_gauges(last)])
 
 
 class Reporter:
@@ -101,7 +99,7 @@ class Reporter:
     def _send(self) -> asyncio.Future[MetricsSnapshot]:
         """Send what this worker has counted; return the sums when they arrive."""
         self._answers.append(asyncio.get_running_loop().create_future())
-        send(self._writer, metrics_snapshot.take())
+        send(self._writer, metrics.take())
         return self._answers[-1]
 
 

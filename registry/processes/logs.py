@@ -10,8 +10,8 @@ from typing import Any, BinaryIO, TextIO, cast
 from pythonjsonlogger.json import JsonFormatter
 
 from registry.http import ACCESS_LOG
-from registry.metrics.families import LOG_LINES_DROPPED
-from registry.printable import printable
+from registry.metrics import LOG_LINES_DROPPED
+from registry.program import printable
 
 _LINE = "%(asctime)s %(levelname)s %(message)s"
 

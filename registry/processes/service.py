@@ -16,13 +16,12 @@ from registry.http.metrics_endpoint import Scrape, metrics_app, scrape_process
 from registry.http.server import Runner
 from registry.http.service_urls import METRICS_PATH, UI_PATH
 from registry.http.tls import Certificate
-from registry.metrics.families import EVENT_LOOP_LAG, REQUESTS_IN_PROGRESS, WORKERS
+from registry.metrics import EVENT_LOOP_LAG, REQUESTS_IN_PROGRESS, WORKERS
 from registry.model.graph import InvalidDeclaration
 from registry.openapi import swagger_ui
-from registry.processes.event_loop import FINISH_SECONDS
-from registry.processes.listeners import listens_on_all_addresses, url_of
+from registry.processes.event_loop import FINISH_SECONDS, listens_on_all_addresses, url_of
+from registry.program import StartError
 from registry.settings import Settings, flag
-from registry.start_error import StartError
 
 _OPEN_FILES = 10_240
 """The wanted limit of open files, mostly connections; macOS allows no more."""

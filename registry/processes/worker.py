@@ -8,11 +8,11 @@ import socket
 from functools import partial
 
 from registry.processes import event_loop
+from registry.processes.event_loop import listen
 from registry.processes.exchange import Reporter, receive
-from registry.processes.listeners import listen
 from registry.processes.logs import log_in_background
 from registry.processes.service import serve
-from registry.start_error import StartError
+from registry.program import StartError
 
 
 async def _work() -> None:

@@ -13,11 +13,10 @@ from typing import Any, NoReturn
 
 import registry
 from registry.mongod.embedded import mongod
-from registry.processes.event_loop import FINISH_SECONDS
+from registry.processes.event_loop import FINISH_SECONDS, reserve_port
 from registry.processes.exchange import Totals, receive, send
-from registry.processes.listeners import reserve_port
+from registry.program import StartError
 from registry.settings import Settings
-from registry.start_error import StartError
 from registry.supervision import START_SECONDS, Supervisor, child_process, wait_for_exit
 
 _PROGRAM = """

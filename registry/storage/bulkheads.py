@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from typing import Self
 
 from registry.capacity import Capacity
-from registry.metrics.families import BULKHEAD_IN_PROGRESS, BULKHEAD_REFUSALS, BULKHEAD_WAITING
+from registry.metrics import BULKHEAD_IN_PROGRESS, BULKHEAD_REFUSALS, BULKHEAD_WAITING
 from registry.storage.errors import BulkheadFull
 
 

@@ -9,7 +9,7 @@ from typing import TextIO
 from registry.csv_format import Column, find_column, unescaped
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
-from registry.printable import note
+from registry.program import note
 from registry.transfer.rows import ID, MAX_LINE, InvalidFile, Mention, Row, read_lines
 
 _DELIMITERS = ",;\t|"

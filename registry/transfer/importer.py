@@ -16,7 +16,7 @@ import orjson
 from registry.client import Client, RegistryError
 from registry.client.client_documents import Document, understood
 from registry.jsonapi.operation_documents import MAX_OPERATIONS
-from registry.printable import note
+from registry.program import note
 from registry.protocol import MERGE, OPERATIONS, ROLL_BACK
 from registry.transfer.lookups import ImportOptions, Lookups
 from registry.transfer.plans import Plan

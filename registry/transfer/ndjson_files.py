@@ -7,7 +7,7 @@ from typing import Any, TextIO
 import orjson
 
 from registry.model.graph import Graph
-from registry.printable import note
+from registry.program import note
 from registry.transfer.rows import ID, LID, Mention, Row, read_lines
 
 _STRING, _OBJECT = "must be a string", "must be an object"

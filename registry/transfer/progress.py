@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 
 from registry.model.graph import Graph
-from registry.printable import note
+from registry.program import note
 
 LINE_SECONDS = 5.0
 """Seconds between lines of progress where standard error is not a terminal."""

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from registry.client import Client
 from registry.private_files import new_file
-from registry.start_error import StartError
+from registry.program import StartError
 
 Deliver = Callable[[str, bytes], Awaitable[None]]
 """Takes the id of a change, and the change as JSON; returns when it is delivered."""

@@ -8,7 +8,7 @@ from itertools import chain, repeat
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, hdrs
 
-from registry.printable import note
+from registry.program import note
 
 _PREFIX = "whsec_"
 _SECRET_BYTES = range(24, 65)

@@ -26,7 +26,7 @@ from benchmark.rounds import Plan
 from benchmark.samples import Part, Results
 from benchmark.testbed import new_testbed
 from benchmark.workloads import TITLES
-from registry.start_error import StartError
+from registry.program import StartError
 
 _RESULTS = Path(__file__).with_name("results")
 _PAGE = Path(__file__).parents[2] / "docs" / "performance.md"

@@ -23,8 +23,8 @@ from trustme import KeyType
 from registry.http.limits import Limits
 from registry.http.server import Runner
 from registry.http.tls import Certificate
+from registry.program import StartError
 from registry.settings import Settings
-from registry.start_error import StartError
 from tests.certificates import Authority
 from tests.http.conftest import (
     GET,

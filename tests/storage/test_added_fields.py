@@ -11,9 +11,9 @@ import pytest
 from registry.http.app_keys import REPOSITORY
 from registry.operations.consistency import check
 from registry.operations.types_lease import SERVICES
+from registry.program import StartError
 from registry.resources.types_file import TypesFile, digest_of_types
 from registry.settings import Settings
-from registry.start_error import StartError
 from registry.storage.text_blocks import BLOCK_SIZE
 from tests.conftest import Serve
 from tests.support import Api, Database

@@ -31,9 +31,9 @@ from registry.operations.backup_archive import (
 from registry.operations.backups import back_up, restore
 from registry.operations.types_lease import SERVICES
 from registry.private_files import new_file
+from registry.program import StartError
 from registry.settings import Settings
-from registry.start_error import StartError
-from registry.testing_databases import new_name
+from registry.testing import new_name
 from tests.conftest import Serve
 from tests.mongods import client_of
 from tests.storage.waiting import eventually

@@ -19,9 +19,9 @@ from pymongo.read_preferences import ReadPreference
 from registry.capacity import THREADS, Capacity
 from registry.jsonapi.changes import NEW, Change, Verb, Write
 from registry.model.graph import Graph
+from registry.program import StartError
 from registry.resources import RESOURCES
 from registry.settings import Settings
-from registry.start_error import StartError
 from registry.storage.mongo import mongo_client
 from registry.storage.mongo.mongo_client import connect
 from registry.storage.repository import Repository

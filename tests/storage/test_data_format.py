@@ -12,9 +12,9 @@ import pytest
 from registry.model.graph import Graph
 from registry.mongod.data_format import raise_format, read_format, version_conflict
 from registry.mongod.server_log import Log
+from registry.program import StartError
 from registry.resources import RESOURCES
 from registry.settings import Settings
-from registry.start_error import StartError
 from registry.storage.mongo.mongo_client import connect
 from tests import earlier_mongod
 from tests.mongods import running, start_error

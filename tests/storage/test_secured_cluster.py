@@ -14,9 +14,9 @@ import pytest
 import pytest_asyncio
 
 from registry.model.graph import Graph
+from registry.program import StartError
 from registry.resources import RESOURCES
 from registry.settings import Settings
-from registry.start_error import StartError
 from registry.storage.mongo import mongo_client, transactions
 from registry.storage.mongo.mongo_client import APP_NAME, connect
 from registry.storage.schema.validators import prepare_validators

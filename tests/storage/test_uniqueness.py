@@ -15,9 +15,9 @@ import pytest
 from registry.model.graph import Graph
 from registry.operations.backup_archive import open_backup
 from registry.operations.backups import restore
+from registry.program import StartError
 from registry.resources import RESOURCES
 from registry.settings import Settings
-from registry.start_error import StartError
 from registry.storage.errors import DuplicateValue
 from registry.storage.schema.unique_indexes import UniqueIndexes
 from tests.conftest import Serve

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from registry.testing_databases import new_name
+from registry.testing import new_name
 from tests.system.service import Service
 
 Start = Callable[..., Service]

@@ -22,7 +22,7 @@ from registry.operations.backup_archive import (
     write_manifest,
 )
 from registry.settings import Settings
-from registry.testing_databases import new_name
+from registry.testing import new_name
 from tests.conftest import Grant
 from tests.system.conftest import Start
 from tests.system.service import COMMAND, TIMEOUT, environment, error_message, person, run_command

@@ -14,7 +14,7 @@ import pytest
 
 from registry.http import ACCESS_LOG
 from registry.http.request_recorder import Entry
-from registry.metrics.families import LOG_LINES_DROPPED
+from registry.metrics import LOG_LINES_DROPPED
 from registry.processes import logs
 from registry.processes.logs import BackgroundHandler, StderrHandler
 from tests.system.conftest import Start

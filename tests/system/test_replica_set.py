@@ -17,7 +17,7 @@ from functools import partial
 import pytest
 import pytest_asyncio
 
-from registry.testing_databases import new_name
+from registry.testing import new_name
 from tests.mongods import client_of, program_of
 from tests.replica_set import Member, ReplicaSet, three_members
 from tests.storage.waiting import eventually

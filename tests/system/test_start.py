@@ -14,7 +14,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from registry.testing_databases import new_name
+from registry.testing import new_name
 from tests.mongods import client_of
 from tests.system.conftest import Start
 from tests.system.service import (

@@ -17,7 +17,7 @@ import pytest
 
 from registry import supervision
 from registry.processes import workers as workers_module
-from registry.start_error import StartError
+from registry.program import StartError
 from tests.system.conftest import Start
 from tests.system.service import (
     ROOT,

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from registry.model.graph import Graph
-from registry.printable import note
+from registry.program import note
 from registry.resources import RESOURCES
 from registry.transfer import progress
 from registry.transfer.generator import generate

@@ -19,8 +19,8 @@ from standardwebhooks import Webhook as Verifier
 
 from registry.client import Client, RegistryError, registry_client
 from registry.http.app_keys import FOLLOWERS
+from registry.program import StartError
 from registry.settings import Settings
-from registry.start_error import StartError
 from registry.storage.mongo.change_feed import Positions
 from registry.transfer import webhooks
 from registry.transfer.watcher import Deliver, PositionFile, watch

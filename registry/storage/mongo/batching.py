@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from registry.capacity import SHARING_CALLERS, BatchLimits
-from registry.metrics.families import BATCH_SIZE, BATCH_WAIT
+from registry.metrics import BATCH_SIZE, BATCH_WAIT
 
 _Key = TypeVar("_Key")
 _Result = TypeVar("_Result")

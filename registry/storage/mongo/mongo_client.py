@@ -21,13 +21,13 @@ from pymongo import monitoring
 from pymongo.errors import OperationFailure, PyMongoError
 
 from registry.capacity import THREADS
-from registry.metrics.families import COMMANDS, CONNECTIONS, CONNECTIONS_IN_USE, Sample
+from registry.metrics import COMMANDS, CONNECTIONS, CONNECTIONS_IN_USE, Sample
 from registry.model import attributes
 from registry.model.graph import Graph
 from registry.model.record import Record
 from registry.mongod.embedded import mongod
+from registry.program import InvalidSetting, StartError
 from registry.settings import Settings
-from registry.start_error import InvalidSetting, StartError
 
 Database: TypeAlias = AsyncIOMotorDatabase[Record]
 

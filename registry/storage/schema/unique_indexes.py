@@ -18,7 +18,7 @@ from pymongo.errors import DuplicateKeyError, OperationFailure
 from registry.model.attributes import Attribute
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
-from registry.start_error import StartError
+from registry.program import StartError
 from registry.storage.errors import DUPLICATE_KEY
 from registry.storage.mongo.mongo_client import Database
 from registry.storage.schema.indexes import (

@@ -1,39 +1,141 @@
 """The settings of one service, read from command-line flags, then from environment variables."""
 
+import argparse
 import os
+import re
 import sys
-from argparse import HelpFormatter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, fields
 from functools import partial
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_network
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, NoReturn, get_type_hints
 from urllib.parse import urlsplit
 
-from registry.access.urls import is_loopback
-from registry.installation import DATA_DIR, program
+from registry.access.urls import is_loopback, secure_url
 from registry.jsonapi.pagination import PageSizes
 from registry.model.graph import Graph, InvalidDeclaration
+from registry.program import DATA_DIR, printable, program
 from registry.protocol import LARGEST_PAGE
-from registry.resources.types_file import TypesFile, declared_types, read_types
-from registry.settings.parser import Parser, flag, variable
-from registry.settings.values import (
-    MAX_WORKERS,
-    address,
-    base_url,
-    database_name,
-    host_name,
-    integer,
-    issuer_url,
-    one_of,
-    origin,
-    seconds,
-    worker_count,
-)
+from registry.resources.types_file import InvalidTypesFile, TypesFile, declared_types, read_types
 
 CORES = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 """The cores that this process may use."""
+
+MAX_WORKERS = 64
+
+_CREDENTIALS = re.compile("://.*@", re.DOTALL)
+"""Everything to the last @, as credentials that are not escaped may have any character."""
+
+
+def database_name(text: str) -> str:
+    """Return the name if MongoDB allows it and does not reserve it."""
+    if re.search(r'[/\\. "$*<>:|?]', text) or len(text.encode()) > 63:
+        raise ValueError(f"{text!r} is not a valid database name: use letters, digits, _ and -")
+    if text.lower() in {"admin", "config", "local"}:
+        raise ValueError(f"the database name {text!r} is reserved by MongoDB")
+    return text
+
+
+def integer(least: int, greatest: int) -> Callable[[str], int]:
+    """Return a parser of integers from `least` to `greatest`."""
+
+    def parse(text: str) -> int:
+        digits = f"[0-9]{{1,{len(str(greatest))}}}"
+        if not re.fullmatch(digits, text) or not least <= int(text) <= greatest:
+            raise ValueError(f"{text!r} is not an integer from {least} to {greatest}")
+        return int(text)
+
+    return parse
+
+
+def worker_count(text: str) -> int:
+    """Return a number of worker processes that this platform supports."""
+    workers = integer(1, MAX_WORKERS)(text)
+    if workers > 1 and sys.platform != "linux":
+        raise ValueError("only Linux balances connections between processes: use 1 worker")
+    return workers
+
+
+def seconds(text: str) -> float:
+    """Return a number of seconds from 0.001 to 9999.999."""
+    if not re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,3})?", text) or not float(text):
+        raise ValueError(f"{text!r} is not a number of seconds from 0.001 to 9999.999")
+    return float(text)
+
+
+def one_of(*choices: str) -> Callable[[str], str]:
+    """Return a parser that takes only these texts."""
+
+    def parse(text: str) -> str:
+        if text not in choices:
+            raise ValueError(f"{text!r} is not one of {', '.join(choices)}")
+        return text
+
+    return parse
+
+
+def _http_url(text: str) -> str:
+    parts = urlsplit(text)
+    plain = re.fullmatch(r"https?://[\w.~:/%\[\]-]+", text, re.ASCII)
+    if not plain or not parts.hostname or not _has_valid_port(text):
+        raise ValueError(f"{text!r} is not a valid base URL such as https://registry.example.com")
+    return text
+
+
+def _has_valid_port(url: str) -> bool:
+    try:
+        return urlsplit(url).port != 0
+    except ValueError:  # greater than 65535
+        return False
+
+
+def base_url(text: str) -> str:
+    """Return the base URL without a slash at its end.
+
+    It has no path: the links of resources are paths such as `/persons/1`, which clients resolve
+    against the host.
+    """
+    url = _http_url(text).rstrip("/")
+    if urlsplit(url).path:
+        raise ValueError(f"{text!r} has a path, which the links of resources would lack")
+    return url
+
+
+def issuer_url(text: str) -> str:
+    """Return the URL of an OpenID Connect issuer, which is compared as it is."""
+    return secure_url(_http_url(text))
+
+
+def address(text: str) -> str:
+    """Return an address to listen on; one of IPv6 may be in brackets, as in a URL."""
+    if not text.startswith("["):
+        return text
+    inner = re.fullmatch(r"\[(.+)\]", text)
+    try:
+        return str(IPv6Address(inner[1] if inner else text))
+    except ValueError:
+        raise ValueError(f"{text!r} is not an IPv6 address in brackets such as [::1]") from None
+
+
+def host_name(text: str) -> str:
+    """Return the host name in lower case."""
+    if not re.fullmatch(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*", text.lower()):
+        raise ValueError(f"{text!r} is not a host name such as registry.example.com, without port")
+    return text.lower()
+
+
+def origin(text: str) -> str:
+    """Return the origin as browsers write it (RFC 6454, 6.1), or `*`."""
+    if text == "*":
+        return text
+    match = re.fullmatch(
+        r"([a-z][a-z0-9+.-]*)://([\w.-]+|\[[\da-f:.]+\])(:\d+)?", text.lower(), re.ASCII
+    )
+    if not match or not _has_valid_port(text):
+        raise ValueError(f"{text!r} is not an origin such as https://app.example.com, nor *")
+    # Without the default port.
+    return re.sub(r"^(http:.*):80$|^(https:.*):443$", r"\1\2", match[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +242,26 @@ VARIABLES = (
 """What the help of a command with settings ends with."""
 
 
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose error messages are one line."""
+
+    def parse_value(self, source: str, text: str, parse: Callable[[str], Any]) -> Any:
+        """Return the parsed value; source: the flag or variable that an error message names."""
+        try:
+            if not text:
+                raise ValueError("the value is empty")
+            return parse(text)
+        except InvalidTypesFile as error:  # the options are right
+            self.exit(2, f"registry: {printable(f'{source}: {error}')}\n")
+        except ValueError as error:
+            self.error(f"{source}: {error}")
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with status 2 and the message on standard error, without the credentials of URIs."""
+        shown = printable(without_credentials(message.removeprefix("argument ")))
+        self.exit(2, f"registry: {shown}; --help lists the options\n")
+
+
 def parse_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
     """Read the settings from command-line arguments and environment variables.
 
@@ -152,7 +274,7 @@ def parse_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> 
         usage="%(prog)s [OPTIONS]",
         description="Serve the JSON:API registry of persons and computers.",
         epilog=VARIABLES,
-        formatter_class=partial(HelpFormatter, max_help_position=28),  # one line for each
+        formatter_class=partial(argparse.HelpFormatter, max_help_position=28),  # one line for each
         allow_abbrev=False,
     )
     for name in _FIELDS:
@@ -194,3 +316,18 @@ def _texts(
 
 def _is_repeatable(field: Field[Any]) -> bool:
     return isinstance(field.default, tuple)
+
+
+def without_credentials(text: str) -> str:
+    """Return a text with URIs without their credentials."""
+    return _CREDENTIALS.sub("://...@", text)
+
+
+def flag(name: str) -> str:
+    """Return the flag of a field of Settings."""
+    return "--" + name.replace("_", "-")
+
+
+def variable(name: str) -> str:
+    """Return the environment variable of a field of Settings."""
+    return name.upper() if name == "mongodb_uri" else f"REGISTRY_{name.upper()}"

@@ -1,12 +1,11 @@
-"""The metric families of the service, and their samples in this process.
+"""The metrics of the service: their families, the samples of this process, and sums over processes.
 
 Counting takes an addition to a list: a counter of prometheus-client takes 1 to 2 us, a large part
-of what reading one person takes. `registry.metrics.metrics_snapshot` hands the samples to that
-library.
+of what reading one person takes. `registry.http.metrics_endpoint` hands the sums to that library.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
 Sample: TypeAlias = list[float]
@@ -14,6 +13,9 @@ Sample: TypeAlias = list[float]
 
 Samples: TypeAlias = dict[tuple[str, ...], Sample]
 """Samples by the values of their labels."""
+
+MetricsSnapshot: TypeAlias = Mapping[str, Samples]
+"""The samples of a process, or of several, at one moment, by the name of their family."""
 
 _LATENCIES = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _SIZES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0)
@@ -136,3 +138,26 @@ WORKERS = Gauge("registry_workers", "Processes that serve requests.")
 
 FAMILIES = tuple(one for one in globals().values() if isinstance(one, Family))
 """All families, in the order of their declarations."""
+
+
+def take() -> MetricsSnapshot:
+    """Return the samples of this process."""
+    return {family.name: family.read() for family in FAMILIES}
+
+
+def total(snapshots: Iterable[MetricsSnapshot]) -> MetricsSnapshot:
+    """Return the sums of all samples, by family and labels."""
+    sums: dict[str, Samples] = {}
+    for snapshot in snapshots:
+        for name, samples in snapshot.items():
+            summed = sums.setdefault(name, {})
+            for values, sample in samples.items():
+                before = summed.get(values, [0.0] * len(sample))
+                summed[values] = [a + b for a, b in zip(before, sample, strict=True)]
+    return sums
+
+
+def without_gauges(snapshot: MetricsSnapshot) -> MetricsSnapshot:
+    """Return what remains of the snapshot of a process after the process has ended."""
+    gauges = {family.name for family in FAMILIES if isinstance(family, Gauge)}
+    return {name: samples for name, samples in snapshot.items() if name not in gauges}

@@ -27,12 +27,11 @@ class Event:
 
 
 class Stream:
-    """The events of a response. position: the last id. comments: how many there were."""
+    """The events of a response. position: the last id."""
 
     def __init__(self, response: ClientResponse) -> None:
         self.response = response
         self.position = ""
-        self.comments = 0
 
     async def next(self) -> Event:
         """Return the next event. Raises EOFError at the end."""
@@ -50,8 +49,6 @@ class Stream:
                     return event
                 if name:
                     fields[name] = value.removeprefix(" ")
-                elif line != "\n":
-                    self.comments += 1
         raise EOFError
 
     async def changes(self, number: int) -> list[Any]:

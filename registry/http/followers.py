@@ -1,7 +1,7 @@
 """The followers of the change feed: those of one process share a change stream and its events.
 
 Events are encoded once for all followers that get the same. A library such as aiohttp-sse encodes
-and awaits each event for each follower, which for 1,000 of them would occupy the event loop.
+them for each follower, which for 1,000 of them would occupy the event loop.
 """
 
 import asyncio
@@ -13,12 +13,11 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import cast
 
-from aiohttp import hdrs, web
+from aiohttp import web
 
 from registry.access.principal import InvalidToken, KeysUnavailable
 from registry.jsonapi.change_events import (
     BEGINNING,
-    COMMENT,
     Audience,
     encode_commit,
     encode_position,
@@ -41,16 +40,17 @@ _RETRY_SECONDS = 0.5
 """How long to wait for a database that is unavailable."""
 
 _TICK_SECONDS = 0.75
-"""Interval at which access tokens are verified and idle connections found."""
+"""Interval at which access tokens are verified and quiet connections found."""
 
-_COMMENT_SECONDS, _POSITION_SECONDS = 15.0, 60.0
-"""Time without an event after which a comment is sent, or the position."""
+_QUIET_SECONDS = 15.0
+"""Time without an event after which the position is sent, which keeps proxies from closing the
+connection."""
 
 _MAX_CHANGES = 10_000
 """Changes in memory, for followers that connect again or are slow."""
 
 _MAX_FOLLOWERS_PER_ITERATION = 50
-"""Followers that get their events before the event loop serves others: less than 1 ms."""
+"""Followers that send their events before the event loop serves others: about 1 ms."""
 
 _log = logging.getLogger("registry")
 
@@ -59,73 +59,46 @@ _log = logging.getLogger("registry")
 class _Follower:
     """A client that follows the feed.
 
-    after: it knows the changes up to this time. token: None if it needs none. next: the number of
-    the batch to send next, -1 while earlier changes are sent. is_waiting: whether it has all
-    batches, so that the next one is sent to it at once.
+    after: it knows the changes up to this time. token: None if it needs none. sent_at: when
+    something was sent last. is_waiting: whether it has all changes.
     """
 
-    request: web.Request
+    response: web.StreamResponse
     transport: asyncio.WriteTransport
+    audience: Audience
     after: ClusterTime
     token: str | None
-    next: int = -1
+    sent_at: float = field(default_factory=monotonic)
     is_waiting: bool = False
     is_ended: bool = False
     wake_event: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
-    def has_read(self) -> bool:
-        """Whether nothing waits to be sent, beside what the kernel buffers."""
-        return not self.transport.get_write_buffer_size()
+    def is_quiet(self) -> bool:
+        """Whether the position is to be sent."""
+        return monotonic() - self.sent_at >= _QUIET_SECONDS
 
-    def send(self, data: bytes) -> None:
-        """Send framed events; `web.StreamResponse` would frame them for each follower."""
-        if data and not self.transport.is_closing():
-            self.request.writer.output_size += len(data)
-            self.transport.write(data)
-
-    def wake(self) -> None:
-        """Let it read on by itself."""
+    async def wait(self) -> None:
+        """Wait until there may be something to do."""
+        self.is_waiting = True
+        await self.wake_event.wait()
+        self.wake_event.clear()
         self.is_waiting = False
-        self.wake_event.set()
 
     def end(self) -> None:
         """End its response; reset its connection if that would take time."""
         self.is_ended = True
-        self.wake()
-        if self.next < 0 or not self.has_read:
+        self.wake_event.set()
+        if not self.is_waiting or self.transport.get_write_buffer_size():
             self.transport.abort()
 
 
 @dataclass(eq=False, slots=True)
-class _Group:
-    """Followers that get the same bytes.
-
-    is_chunked: whether their connections have chunks (RFC 9112, 7.1). event_at, comment_at: when
-    they got the last event, and the last comment.
-    """
-
-    audience: Audience
-    is_chunked: bool
-    event_at: float = field(default_factory=monotonic)
-    comment_at: float = field(default_factory=monotonic)
-    members: set[_Follower] = field(default_factory=set)
-
-    def framed(self, data: bytes) -> bytes:
-        """Return events as they are sent."""
-        return b"%x\r\n%b\r\n" % (len(data), data) if self.is_chunked else data
-
-
-@dataclass(eq=False, slots=True)
 class _Batch:
-    """Commits that are sent together.
-
-    encoded: their events, by audience and whether they are chunked. Followers that connect again
-    are in new groups, which get the same bytes.
-    """
+    """Commits that are sent together. encoded: their events, for each audience."""
 
     commits: Sequence[Commit]
-    encoded: dict[tuple[Audience, bool], bytes] = field(default_factory=dict)
+    encoded: dict[Audience, bytes] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -150,7 +123,7 @@ class Followers:
     ) -> None:
         self._repository = repository
         self._check_token = check_token
-        self._groups: dict[tuple[Audience, bool], _Group] = {}
+        self._followers: set[_Follower] = set()
         self._count = 0
         self._feed: ChangeFeed | None = None
         self._starting = asyncio.Lock()
@@ -208,28 +181,25 @@ class Followers:
         response: prepared, to be ended by the caller. after, slot: of its `subscription`. token:
         None if followers need none.
         """
-        if request.transport is None:  # the client has disconnected
-            return
-        # A cast, as the transports of uvloop are not instances of those of asyncio.
-        transport = cast(asyncio.WriteTransport, request.transport)
+        if request.transport is None or self._feed is None or self._is_stopping:
+            return  # the client has disconnected, or may connect again
         beginning = BEGINNING
         if after is None:
             after = max(self._time, self._opened_at)
             beginning += self._position_event(after)
-        is_behind = slot is None and after < self._start  # only since it has subscribed
-        if self._feed is None or self._is_stopping or is_behind:
-            return  # it may connect again
-        follower = _Follower(request, transport, after, token)
-        key = audience, hdrs.TRANSFER_ENCODING in response.headers
-        group = self._groups.setdefault(key, _Group(*key))
-        follower.send(group.framed(beginning))
-        group.members.add(follower)
+        # A cast, as the transports of uvloop are not instances of those of asyncio.
+        transport = cast(asyncio.WriteTransport, request.transport)
+        follower = _Follower(response, transport, audience, after, token)
+        self._followers.add(follower)
         try:
-            await self._serve(follower, group, slot)
+            await self._send(follower, beginning)
+            # Again if earlier changes were dropped while it ended.
+            while slot and follower.after < self._start and not follower.is_ended:
+                await self._catch_up(follower)
+            if follower.after >= self._start:  # else it has fallen behind since it subscribed
+                await self._send_batches(follower, slot)
         finally:
-            group.members.discard(follower)
-            if not group.members:
-                self._groups.pop(key, None)
+            self._followers.discard(follower)
 
     async def close(self) -> None:
         """End all followers, and wait until the change stream is closed."""
@@ -256,12 +226,12 @@ class Followers:
             await asyncio.wait([self._running])
 
     async def _run(self, feed: ChangeFeed) -> None:
-        """Send changes as long as there are followers."""
+        """Read changes as long as there are followers."""
         maintaining = asyncio.create_task(self._maintain_connections())
         try:
             while self._count and not self._is_stopping:
                 try:
-                    await self._send_next(feed)
+                    await self._read_next(feed)
                 except PositionExpired:
                     break
                 except StorageError:
@@ -274,8 +244,8 @@ class Followers:
             maintaining.cancel()
             await feed.close()
 
-    async def _send_next(self, feed: ChangeFeed) -> None:
-        """Read what follows, and send it to those who wait for it."""
+    async def _read_next(self, feed: ChangeFeed) -> None:
+        """Read what follows, and let those who wait for it send it."""
         commits = await feed.read()
         self._time = feed.time
         if not commits:
@@ -284,100 +254,82 @@ class Followers:
         self._batches.append(batch)
         self._size += batch.size
         self._end += 1
-        for group in list(self._groups.values()):
-            data = await self._encoded(batch, group)
-            if data:
-                group.event_at = group.comment_at = monotonic()
-            async for follower in _in_turns(group.members):
-                if follower.is_waiting and follower.next == self._end - 1:
-                    if follower.has_read and follower.after < commits[0].time:
-                        follower.next += 1
-                        follower.send(data)
-                    else:
-                        follower.wake()
         while self._size > _MAX_CHANGES and len(self._batches) > 1:
             dropped = self._batches.popleft()
             self._size -= dropped.size
             self._start = dropped.commits[-1].time
-        for follower in self._all():
-            if 0 <= follower.next < self._end - len(self._batches):
-                follower.end()  # it reads too slowly, and may connect again
+        for audience in {one.audience for one in self._followers}:
+            await self._encoded(batch, audience)
+        await _wake(self._followers)
         await asyncio.sleep(_PAUSE_SECONDS)
 
-    async def _serve(self, follower: _Follower, group: _Group, slot: AsyncExitStack | None) -> None:
-        # Again if earlier changes were dropped while it ended.
-        while follower.after < self._start and not follower.is_ended:
-            await self._catch_up(follower, group)
-        follower.next = self._end - len(self._batches)
+    async def _send_batches(self, follower: _Follower, slot: AsyncExitStack | None) -> None:
+        """Send what all followers share, until changes that the follower does not have are dropped.
+
+        It may connect again then.
+        """
+        behind = sum(one.commits[-1].time > follower.after for one in self._batches)
+        number = self._end - behind  # of the next batch
         if slot:
             await slot.aclose()
-        while not follower.is_ended:
-            behind = self._end - follower.next
-            if behind:
-                batch = self._batches[-behind]
-                follower.next += 1
-                follower.send(await self._encoded(batch.after(follower.after), group))
+        while not follower.is_ended and self._end - number <= len(self._batches):
+            if number < self._end:
+                batch = self._batches[number - self._end]
+                number += 1
+                events = await self._encoded(batch.after(follower.after), follower.audience)
+                follower.after = max(follower.after, batch.commits[-1].time)
+            elif follower.is_quiet:
+                events = b""
+                follower.after = max(follower.after, self._time)
             else:
-                follower.is_waiting = True
-                follower.wake_event.clear()
-                await follower.wake_event.wait()
-            await follower.request.writer.drain()
+                await follower.wait()
+                continue
+            await self._send(follower, events)
 
-    async def _catch_up(self, follower: _Follower, group: _Group) -> None:
+    async def _catch_up(self, follower: _Follower) -> None:
         """Send changes from before those that all followers share."""
         feed = self._repository.changes(follower.after)
         try:
             while follower.after < self._start and not follower.is_ended:
-                batch = _Batch(await feed.read())
-                follower.send(await self._encoded(batch.after(follower.after), group))
+                batch = _Batch(await feed.read()).after(follower.after)
+                events = await self._encoded(batch, follower.audience)
                 follower.after = feed.time
-                await follower.request.writer.drain()
+                await self._send(follower, events)
         finally:
             await feed.close()
 
-    async def _encoded(self, batch: _Batch, group: _Group) -> bytes:
-        """Return a batch as a group gets it; empty if it must not see anything of it."""
-        audience, position_of = group.audience, self._repository.positions.encode
+    async def _send(self, follower: _Follower, events: bytes) -> None:
+        """Send events; the position if there have been none for some time."""
+        if events or follower.is_quiet:
+            await follower.response.write(events or self._position_event(follower.after))
+            follower.sent_at = monotonic()
+
+    async def _encoded(self, batch: _Batch, audience: Audience) -> bytes:
+        """Return the events of a batch; empty if the audience must not see anything of it."""
+        position_of = self._repository.positions.encode
 
         def encode() -> bytes:
-            events = b"".join(
+            return b"".join(
                 encode_commit(one.changes, position_of(one.time), audience) for one in batch.commits
             )
-            return group.framed(events) if events else b""
 
-        key = audience, group.is_chunked
-        if key not in batch.encoded:
-            batch.encoded[key] = await offload(encode, size=batch.size)
-        return batch.encoded[key]
+        if audience not in batch.encoded:
+            batch.encoded[audience] = await offload(encode, size=batch.size)
+        return batch.encoded[audience]
 
     async def _maintain_connections(self) -> None:
         """Keep connections open, and end those whose access tokens are no longer valid."""
         while True:
             await asyncio.sleep(_TICK_SECONDS)
             try:
-                for group in list(self._groups.values()):
-                    await self._keep_alive(group, monotonic())
+                await _wake(one for one in self._followers if one.is_quiet)
                 await self._end_rejected()
             except Exception:  # noqa: BLE001 - a defect: tokens are still to be checked
                 _log.exception("Connections of the change feed are not maintained")
 
-    async def _keep_alive(self, group: _Group, now: float) -> None:
-        """Send a comment, or the position, to a group that has got nothing for some time."""
-        if now - group.comment_at < _COMMENT_SECONDS:
-            return
-        group.comment_at, comment, position = now, group.framed(COMMENT), b""
-        time = self._time
-        if now - group.event_at >= _POSITION_SECONDS:
-            group.event_at, position = now, group.framed(self._position_event(time))
-        async for follower in _in_turns(group.members):
-            if follower.has_read:
-                has_all = follower.is_waiting and follower.next == self._end
-                is_current = time == self._time and follower.after <= time
-                follower.send(position if position and has_all and is_current else comment)
-
     async def _end_rejected(self) -> None:
         by_token = defaultdict[str, list[_Follower]](list)
-        for follower in self._all():
+        for follower in self._followers:
             if follower.token is not None:
                 by_token[follower.token].append(follower)
         await asyncio.gather(*(self._end_if_rejected(*one) for one in by_token.items()))
@@ -392,19 +344,16 @@ class Followers:
             pass  # it is checked again
 
     def _end_all(self) -> None:
-        for follower in self._all():
+        for follower in list(self._followers):
             follower.end()
-
-    def _all(self) -> list[_Follower]:
-        return [follower for group in self._groups.values() for follower in group.members]
 
     def _position_event(self, time: ClusterTime) -> bytes:
         return encode_position(self._repository.positions.encode(time))
 
 
-async def _in_turns(members: Iterable[_Follower]) -> AsyncIterator[_Follower]:
-    """Yield followers; the event loop serves others in between."""
-    for number, follower in enumerate(list(members), 1):
-        yield follower
+async def _wake(followers: Iterable[_Follower]) -> None:
+    """Wake followers; the event loop serves others in between."""
+    for number, follower in enumerate(list(followers), 1):
+        follower.wake_event.set()
         if not number % _MAX_FOLLOWERS_PER_ITERATION:
             await asyncio.sleep(0)

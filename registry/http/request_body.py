@@ -13,13 +13,9 @@ from registry.jsonapi import content_negotiation
 from registry.jsonapi.error_types import BodyTooLarge, MalformedRequest, RequestTimeout
 from registry.offloading import MAX_INLINE_BYTES
 
-_GZIP, _ZLIB, _RAW_DEFLATE = 31, 15, -15
-"""Formats, as the parameter `wbits` of zlib."""
+_GZIP_FORMAT = 31  # as the parameter `wbits` of zlib
 
 _UNDECODABLE = "The body cannot be decoded as its headers declare."
-
-MAX_MEMBERS = 50
-"""Gzip members (RFC 1952, 2.2) that a body may have: each one copies the rest of the body."""
 
 
 async def read_body(
@@ -97,40 +93,21 @@ async def _receive_rest(
     return bytes(body)
 
 
-def decoded(body: bytes, encoding: str | None, limit: int) -> bytes:
-    """Return a body without its content coding.
+def decoded(body: bytes, encoding: str, limit: int) -> bytes:
+    """Return a body without its content coding, `gzip` or `identity`.
 
-    encoding: `gzip`, `deflate`, `identity` or None. limit: bytes of the result, beyond which
-    nothing is decoded. Raises BodyTooLarge, or MalformedRequest if the body is not encoded so, or
-    has more than MAX_MEMBERS members of gzip.
+    limit: bytes of the result, beyond which nothing is decoded. Raises BodyTooLarge, or
+    MalformedRequest unless the body is one member of gzip (RFC 1952, 2.2).
     """
-    name = (encoding or "identity").strip().lower()
-    if name == "identity":
+    if encoding.strip().lower() == "identity":
         return body
-    is_gzip = name == "gzip"
-    # Some clients leave out the header of zlib.
-    has_header = bool(body) and body[0] & 0xF == zlib.DEFLATED
-    wbits = _GZIP if is_gzip else _ZLIB if has_header else _RAW_DEFLATE
-    result = b""
-    for _ in range(MAX_MEMBERS if is_gzip else 1):
-        part, body = _decompress(body, wbits, limit + 1 - len(result))
-        result += part
-        if len(result) > limit:
-            raise BodyTooLarge(limit)
-        if not body:
-            return result
-    if is_gzip:
-        raise MalformedRequest(f"The body has more than {MAX_MEMBERS} members of gzip.")
-    raise MalformedRequest(_UNDECODABLE)
-
-
-def _decompress(data: bytes, wbits: int, max_length: int) -> tuple[bytes, bytes]:
-    """Return the result of the first stream in the data, up to a length, and what follows it."""
-    decompressor = zlib.decompressobj(wbits)
+    decompressor = zlib.decompressobj(_GZIP_FORMAT)
     try:
-        result = decompressor.decompress(data, max_length)
+        result = decompressor.decompress(body, limit + 1)
     except zlib.error as error:
         raise MalformedRequest(_UNDECODABLE) from error
-    if not decompressor.eof and len(result) < max_length:
+    if len(result) > limit:
+        raise BodyTooLarge(limit)
+    if not decompressor.eof or decompressor.unused_data:
         raise MalformedRequest(_UNDECODABLE)
-    return result, decompressor.unused_data
+    return result

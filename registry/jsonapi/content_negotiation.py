@@ -14,7 +14,7 @@ Parts: TypeAlias = tuple[str, ...]
 
 HTML = "text/html"
 
-_ENCODINGS = ("identity", "gzip", "deflate")
+_ENCODINGS = ("identity", "gzip")
 
 _JSONAPI_RANGES = (MEDIA_TYPE, "application/*", "*/*")
 """The media ranges with JSON:API, the most specific first."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, NoReturn, get_type_hints
 from urllib.parse import urlsplit
 
-from registry.access.urls import is_loopback, secure_url
+from registry.access import is_loopback, secure_url
 from registry.jsonapi.pagination import PageSizes
 from registry.model.graph import Graph, InvalidDeclaration
 from registry.program import DATA_DIR, printable, program

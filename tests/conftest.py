@@ -21,7 +21,7 @@ from bson.codec_options import CodecOptions
 from hypothesis import HealthCheck
 from pymongo import MongoClient, monitoring
 
-from registry.access.token_form import digest_of, new_token
+from registry.access.principal import digest_of, new_token
 from registry.app import create_app
 from registry.capacity import Capacity
 from registry.http.app_keys import REPOSITORY, SETTINGS

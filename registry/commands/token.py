@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from registry.access.token_form import check_name, check_scopes, digest_of, new_token
+from registry.access.principal import check_name, check_scopes, digest_of, new_token
 from registry.commands.arguments import (
     add_database,
     checked,

@@ -5,9 +5,8 @@ import shlex
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
-from registry.access.oidc import ClaimRules, OidcVerifier
-from registry.access.principal import Principal, known_scopes
-from registry.access.token_form import PREFIX, check_form, digest_of
+from registry.access.oidc import OidcVerifier
+from registry.access.principal import PREFIX, Principal, check_form, digest_of, known_scopes
 from registry.http.app_keys import DEADLINES
 from registry.http.service_urls import HEALTH_PATHS, PAGE_PATH, ROOT_PATH, UI_PATH
 from registry.jsonapi.authorization import authorize
@@ -56,7 +55,7 @@ def oidc_verifier(settings: Settings, graph: Graph) -> OidcVerifier | None:
     if not settings.requires_tokens or issuer is None or audience is None:
         return None
     scopes = known_scopes(graph.writable)
-    return OidcVerifier(ClaimRules(issuer, audience, settings.oidc_scope_claim, scopes))
+    return OidcVerifier(issuer, audience, settings.oidc_scope_claim, scopes)
 
 
 def bearer_token(request: web.BaseRequest) -> str | None:

@@ -9,8 +9,7 @@ from aiohttp import hdrs, web
 from multidict import CIMultiDict
 
 from registry import storage
-from registry.access.principal import InvalidToken, KeysUnavailable
-from registry.access.token_form import redact
+from registry.access.principal import InvalidToken, KeysUnavailable, redact
 from registry.http.app_keys import PROXIES
 from registry.http.responses import common_headers, request_id
 from registry.http.service_urls import UI_PATH

@@ -11,8 +11,7 @@ from typing import Any, Self
 
 from pymongo.errors import DuplicateKeyError, PyMongoError
 
-from registry.access.principal import InvalidToken, Principal
-from registry.access.token_form import check_name
+from registry.access.principal import InvalidToken, Principal, check_name
 from registry.capacity import TOKENS, Capacity
 from registry.model.record import Record
 from registry.storage.bulkheads import Bulkheads

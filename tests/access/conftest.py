@@ -7,13 +7,10 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from registry.access.jwks import JwksLimits
-from registry.access.oidc import ClaimRules, OidcVerifier
+from registry.access.oidc import OidcVerifier
 from registry.access.principal import known_scopes
 from registry.resources import RESOURCES
 from tests.access.provider import AUDIENCE, Keys, Provider, generated, running_provider
-
-LIMITS = JwksLimits()
 
 
 class Clock:
@@ -29,7 +26,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("registry.access.jwks.monotonic", clock)
+    monkeypatch.setattr("registry.access.oidc.monotonic", clock)
     return clock
 
 
@@ -61,11 +58,8 @@ async def start_verifier() -> AsyncIterator[StartVerifier]:
     """A function that starts a verifier, which is stopped at the end of the test."""
     async with AsyncExitStack() as stack:
 
-        async def start(
-            issuer: str, limits: JwksLimits = LIMITS, scope_claim: str = "scope"
-        ) -> OidcVerifier:
-            rules = ClaimRules(issuer, AUDIENCE, scope_claim, known_scopes(RESOURCES))
-            verifier = OidcVerifier(rules, limits)
+        async def start(issuer: str, scope_claim: str = "scope") -> OidcVerifier:
+            verifier = OidcVerifier(issuer, AUDIENCE, scope_claim, known_scopes(RESOURCES))
             await stack.enter_async_context(verifier.refreshed_keys())
             return verifier
 

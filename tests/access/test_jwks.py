@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,9 +13,10 @@ from aiohttp.test_utils import TestServer
 from joserfc.errors import SecurityWarning
 from joserfc.jwk import RSAKey
 
+from registry.access import oidc
 from registry.access.oidc import OidcVerifier
 from registry.access.principal import InvalidToken, KeysUnavailable
-from tests.access.conftest import LIMITS, Clock, StartVerifier
+from tests.access.conftest import Clock, StartVerifier
 from tests.access.provider import Keys, Provider, generated, key_set
 
 TIMEOUT = 30
@@ -97,7 +97,7 @@ def rotate(provider: Provider, clock: Clock) -> Rotate:
 
     async def rotate(keys: Keys) -> None:
         await provider.use(keys)
-        clock.seconds += LIMITS.pause_seconds
+        clock.seconds += oidc._PAUSE_SECONDS
 
     return rotate
 
@@ -130,10 +130,11 @@ async def test_a_verified_token_is_refused_when_its_key_is_no_longer_known(
 
 
 async def test_removed_keys_are_noticed_without_a_token_of_a_new_key(
-    provider: Provider, start_verifier: StartVerifier
+    provider: Provider, start_verifier: StartVerifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limits = replace(LIMITS, refresh_seconds=0.01, pause_seconds=0.0)
-    verifier = await start_verifier(provider.issuer, limits)
+    monkeypatch.setattr(oidc, "_REFRESH_SECONDS", 0.01)
+    monkeypatch.setattr(oidc, "_PAUSE_SECONDS", 0.0)
+    verifier = await start_verifier(provider.issuer)
     token = provider.signed()
     await verifier.verify(token)
     await provider.use(generated("second", "ES256"))
@@ -155,7 +156,7 @@ async def test_keys_are_not_read_again_for_each_unknown_key(
 
     await asyncio.gather(*map(refuse, range(100)))
     assert await provider.key_requests() == before
-    clock.seconds += LIMITS.pause_seconds
+    clock.seconds += oidc._PAUSE_SECONDS
     await asyncio.gather(*map(refuse, range(100)))
     await refuse(0)
     assert await provider.key_requests() == before + 1
@@ -188,10 +189,10 @@ async def test_tokens_are_verified_once_an_issuer_is_available(
     await provider.respond_with(503)
     verifier = await start_verifier(provider.issuer)
     token = provider.signed()
-    assert await seconds_until_retry(verifier, token) == LIMITS.pause_seconds
+    assert await seconds_until_retry(verifier, token) == oidc._PAUSE_SECONDS
     await provider.respond_with(200)
     clock.seconds += 4.0
-    assert await seconds_until_retry(verifier, token) == LIMITS.pause_seconds - 4.0
+    assert await seconds_until_retry(verifier, token) == oidc._PAUSE_SECONDS - 4.0
 
     clock.seconds += 6.0
     assert await verifier.verify(token)
@@ -212,12 +213,12 @@ async def test_keys_are_used_for_a_limited_time_while_their_issuer_is_unavailabl
     await verifier.verify(token)
     await provider.respond_with(500)
     unknown = provider.signed(header={"kid": "unknown"})
-    clock.seconds = LIMITS.stale_seconds
+    clock.seconds = oidc._STALE_SECONDS
 
     assert await seconds_until_retry(verifier, unknown)
     assert verifier.recall(token)
     assert await verifier.verify(provider.signed(jti="another token"))
-    clock.seconds += LIMITS.pause_seconds
+    clock.seconds += oidc._PAUSE_SECONDS
     assert await seconds_until_retry(verifier, unknown)
     assert verifier.recall(token) is None
     assert await seconds_until_retry(verifier, token)
@@ -260,7 +261,7 @@ async def test_keys_are_not_read_with_an_invalid_configuration(
         b"<html>",
         b"[]",
         {"keys": None},
-        b'{"keys": [], "other": "' + b"o" * LIMITS.response_bytes + b'"}',
+        b'{"keys": [], "other": "' + b"o" * oidc._MAX_RESPONSE + b'"}',
         web.HTTPFound("/redirected"),
         web.HTTPNotFound(text='{"keys": []}'),
     ],
@@ -275,8 +276,9 @@ async def test_an_invalid_key_set_is_not_used(
 
 
 async def test_an_issuer_that_does_not_respond_is_unavailable(
-    start_verifier: StartVerifier, issuer: Issuer
+    start_verifier: StartVerifier, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(oidc, "_READ_SECONDS", 0.05)
     disconnected = asyncio.Event()
 
     async def wait(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -286,8 +288,7 @@ async def test_an_issuer_that_does_not_respond_is_unavailable(
 
     async with await asyncio.start_server(wait, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        limits = replace(LIMITS, read_seconds=0.05)
-        verifier = await start_verifier(f"http://127.0.0.1:{port}", limits)
+        verifier = await start_verifier(f"http://127.0.0.1:{port}")
 
         async with asyncio.timeout(TIMEOUT):
             assert await seconds_until_retry(verifier, issuer.token())

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from registry.access.principal import InvalidToken
-from registry.access.token_form import (
+from registry.access.principal import (
+    InvalidToken,
     check_form,
     check_name,
     check_scopes,

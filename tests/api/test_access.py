@@ -14,8 +14,7 @@ import pytest
 from aiohttp import hdrs, web
 from aiohttp.test_utils import TestClient, TestServer
 
-from registry.access.principal import Principal
-from registry.access.token_form import new_token
+from registry.access.principal import Principal, new_token
 from registry.app import create_app
 from registry.http.app_keys import NOTICE
 from registry.http.request_recorder import Entry

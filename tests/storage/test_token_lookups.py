@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from bson.datetime_ms import DatetimeMS
 
-from registry.access.principal import InvalidToken, Principal
-from registry.access.token_form import digest_of
+from registry.access.principal import InvalidToken, Principal, digest_of
 from registry.capacity import Capacity
 from registry.model.graph import Graph
 from registry.resources import RESOURCES

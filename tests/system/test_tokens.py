@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import pytest
 from bson.datetime_ms import DatetimeMS
 
-from registry.access.token_form import check_form
+from registry.access.principal import check_form
 from registry.commands import token as token_command
 from registry.settings import Settings
 from tests.support import Database

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from registry.compound import stream
+from registry import compound
 from registry.settings import Settings
 from registry.storage.mongo.read_commands import ReadCommands, ReadResult
 from registry.storage.reads import listings, related_reads
@@ -38,7 +38,7 @@ def number_of_related(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
     monkeypatch.setattr(related_reads, "_MAX_SORTED", most)
     monkeypatch.setattr(related_reads, "_RECORDS_PER_RESULT", 2)
     monkeypatch.setattr(related_reads, "_EXTRA_TARGETS", most // 2)
-    for module in (listings, stream):
+    for module in (listings, compound):
         monkeypatch.setattr(module, "CHUNK", 3)
 
 

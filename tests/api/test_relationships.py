@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from registry.compound import stream
+from registry import compound
 from registry.storage.reads import listings
 from tests.support import Api, Database, identifier, new, stored_records, to_many, to_one
 
@@ -44,7 +44,7 @@ async def test_linkage_can_be_read_in_chunks(fleet: Api, monkeypatch: pytest.Mon
         "?filter[serial]=none&include=computers.owner",
     ]
     whole = [await fleet.get(f"{COMPUTERS}{query}") for query in queries]
-    for module in (listings, stream):
+    for module in (listings, compound):
         monkeypatch.setattr(module, "CHUNK", 2)
     for query, one in zip(queries, whole, strict=True):
         chunked = await fleet.get(f"{COMPUTERS}{query}")

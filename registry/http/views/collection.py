@@ -7,8 +7,7 @@ from functools import partial
 
 from aiohttp import hdrs, web
 
-from registry.compound.include_resolver import resolve
-from registry.compound.stream import CompoundStream
+from registry.compound import CompoundStream, resolve
 from registry.csv_format import CsvTable
 from registry.http.compression import MIN_BYTES, GzipWriter, compresses
 from registry.http.etags import is_current

@@ -7,7 +7,7 @@ from typing import ClassVar, TypeAlias, TypeVar
 
 from aiohttp import hdrs, web
 
-from registry.compound.include_resolver import resolve
+from registry.compound import resolve
 from registry.http.access_control import AUTHENTICATOR, PRINCIPAL, bearer_token
 from registry.http.app_keys import DEADLINES, GRAPH, PROXIES, REPOSITORY
 from registry.http.compression import GZIP, compresses, gzipped

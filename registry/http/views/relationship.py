@@ -7,8 +7,7 @@ from functools import partial
 
 from aiohttp import web
 
-from registry.compound.include_resolver import resolve
-from registry.compound.stream import CompoundStream
+from registry.compound import CompoundStream, resolve
 from registry.http.app_keys import LINKAGE
 from registry.http.responses import DocumentResponse
 from registry.http.views.collection import read_listing, respond_with_listing

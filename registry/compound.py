@@ -1,18 +1,19 @@
-"""Include paths -> the included resources of a compound document, one query per step."""
+"""Compound documents: include paths -> the included resources, in memory or as a stream."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain
-from typing import Any, NamedTuple, TypeAlias, cast
+from itertools import chain, islice
+from typing import NamedTuple, TypeAlias, cast
 
-from registry.jsonapi.documents import PLAIN, Compound
+from registry.jsonapi.documents import PLAIN, Compound, Part
 from registry.jsonapi.query import Include, IncludePath, Query
+from registry.jsonapi.resource_objects import LinkageById
 from registry.model.graph import Graph
 from registry.model.record import FirstPage, LinkedIds, Record, ids_in
 from registry.model.resource_type import Relationship, ResourceType
 from registry.offloading import in_chunks, offload
-from registry.storage import Snapshot
+from registry.storage import CHUNK, Snapshot
 
 Followed: TypeAlias = Mapping[str, Mapping[str, int | None]]
 """Type -> relationship -> members shown per resource, None for all: what include paths follow.
@@ -126,10 +127,7 @@ class IncludeResolver:
         linked: Iterable[LinkedIds] = linkage.values()
         if len(linkage) > len(records):  # also that of records of other paths
             linked = [linkage[record["_id"]] for record in records]
-        if relationship.to_many:
-            ids = set(chain.from_iterable(map(ids_in, linked)))
-        else:
-            ids = _without_none(linked)
+        ids = set(chain.from_iterable(map(ids_in, linked)))
         loaded, present = self._loaded[relationship.target], self._in_document[relationship.target]
         self.included[relationship.target] += [loaded[id_] for id_ in sorted(ids - present)]
         present |= ids
@@ -156,7 +154,7 @@ class IncludeResolver:
         keys: dict[int, int | None] = {}
         async for chunk in in_chunks(records):
             keys |= {one["_id"]: one.get(foreign_key) for one in chunk}
-        targets = _without_none(keys.values())
+        targets = {key for key in keys.values() if key is not None}
         if unknown := targets - loaded.keys():
             attributes = self._query.attributes(target)
             found = await self._snapshot.read_by_ids(target, unknown, attributes)
@@ -193,7 +191,114 @@ class IncludeResolver:
         }
 
 
-def _without_none(ids: Iterable[Any]) -> set[int]:
-    unique = set(ids)
-    unique.discard(None)
-    return unique
+_PAGE_BITS = 10
+"""A page holds 2 ** 10 ids as bits of one integer. Assigned ids are dense, so few pages exist."""
+
+_OFFSET_MASK = (1 << _PAGE_BITS) - 1
+
+
+class IdBitset:
+    """A set of ids that takes about one bit per id where they are consecutive."""
+
+    def __init__(self) -> None:
+        self._pages: dict[int, int] = {}
+
+    def __contains__(self, id_: int) -> bool:
+        return bool(self._pages.get(id_ >> _PAGE_BITS, 0) >> (id_ & _OFFSET_MASK) & 1)
+
+    def __iter__(self) -> Iterator[int]:
+        """Yield the ids in ascending order."""
+        for index in sorted(self._pages):
+            page = self._pages[index]
+            while page:
+                lowest = page & -page
+                yield (index << _PAGE_BITS) + lowest.bit_length() - 1
+                page ^= lowest
+
+    def update(self, ids: Iterable[int]) -> None:
+        """Add ids."""
+        for id_ in ids:
+            index = id_ >> _PAGE_BITS
+            self._pages[index] = self._pages.get(index, 0) | 1 << (id_ & _OFFSET_MASK)
+
+
+class CompoundStream:
+    """The parts of one compound document that is encoded while it is read.
+
+    A collection smaller than one chunk is resolved in memory. Of a larger one, only ids are kept,
+    as bitsets, and the included resources are read after the primary ones. start: the path that
+    leads to the collection. The methods raise Unavailable if the database does not respond, or no
+    longer has the snapshot.
+    """
+
+    def __init__(
+        self,
+        resource_type: ResourceType,
+        query: Query,
+        snapshot: Snapshot,
+        graph: Graph,
+        start: IncludePath = (),
+    ) -> None:
+        self._type = resource_type
+        self._query = query
+        self._snapshot = snapshot
+        self._graph = graph
+        self._start = start
+        include = query.include_below(start)
+        ends = list(path_ends(resource_type, include, graph, start))
+        self._followed = followed_relationships(ends, query)
+        self._path_ends = {end.path: end for end in ends}
+        self._linked: dict[IncludePath, IdBitset] = defaultdict(IdBitset)
+        self._seen: dict[str, IdBitset] = defaultdict(IdBitset)
+        self._resolved_parts: list[Part] = []
+
+    async def primary(self, chunks: AsyncIterable[Sequence[Record]]) -> AsyncGenerator[Part]:
+        """Yield the primary resources. chunks: of CHUNK records, the last one may be shorter."""
+        is_first = True
+        async for records in chunks:
+            if is_first and len(records) < CHUNK:
+                yield await self._resolve_all(records)
+            else:
+                yield Part(self._type, records, await self._resolve_step(self._start, records))
+            is_first = False
+
+    async def included(self) -> AsyncGenerator[Part]:
+        """Yield the included resources, each once. Call after reading all of `primary`."""
+        for part in self._resolved_parts:
+            yield part
+        for path, end in self._path_ends.items():
+            seen, ids = self._seen[end.type.type], iter(self._linked[path])
+            while chunk := list(islice(ids, CHUNK)):
+                if not end.include:  # the path ends: resources in the document are not needed again
+                    chunk = [id_ for id_ in chunk if id_ not in seen]
+                attributes = self._query.attributes(end.type)
+                records = await self._snapshot.read_by_ids(end.type, chunk, attributes)
+                new = [record for record in records if record["_id"] not in seen]
+                linkage = await self._resolve_step(path, records)
+                if new:
+                    yield Part(end.type, new, linkage)
+
+    async def _resolve_all(self, records: Sequence[Record]) -> Part:
+        """Return the only chunk of primary resources, and keep what it includes."""
+        compound = await resolve(
+            self._type, records, self._query, self._snapshot, self._graph, self._start
+        )
+        self._resolved_parts = [
+            Part(self._graph[type_name], included, compound.linkage)
+            for type_name, included in (compound.included or {}).items()
+            if included
+        ]
+        return Part(self._type, records, compound.linkage)
+
+    async def _resolve_step(self, path: IncludePath, records: Sequence[Record]) -> LinkageById:
+        """Return the linkage of resources at the end of a path, and keep the linked ids."""
+        if not self._query.include:
+            return {}
+        end = self._path_ends[path]
+        resolver = IncludeResolver(self._query, self._snapshot, self._graph, self._followed)
+        self._seen[end.type.type].update(record["_id"] for record in records)
+        await resolver.link(end.type, records)
+        for name in end.include:
+            for linked_ids in resolver.linkage[end.type.type][name].values():
+                self._linked[(*path, name)].update(ids_in(linked_ids))
+        return resolver.linkage

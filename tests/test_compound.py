@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from registry.compound.id_bitset import IdBitset
+from registry.compound import IdBitset
 from tests.support import traced_memory
 
 IDS = st.one_of(st.integers(-3_000, 3_000), st.integers(-(2**63), 2**63 - 1))

@@ -1,1 +1,0 @@
-"""Compound documents: included resources, in memory or as a stream."""

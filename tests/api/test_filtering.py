@@ -38,6 +38,7 @@ def number_of_related(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
     monkeypatch.setattr(related_reads, "_MAX_SORTED", most)
     monkeypatch.setattr(related_reads, "_RECORDS_PER_RESULT", 2)
     monkeypatch.setattr(related_reads, "_EXTRA_TARGETS", most // 2)
+    monkeypatch.setattr(listings, "_FEW", 2)
     for module in (listings, compound):
         monkeypatch.setattr(module, "CHUNK", 3)
 

@@ -88,7 +88,7 @@ async def test_queues_are_shown_by_class(serve: Serve) -> None:
     )
     async with bulkheads(api).streams:
         assert (await scrape(api))[in_progress] == 1
-        waiting = asyncio.create_task(api.get("/persons"))
+        waiting = asyncio.create_task(api.get("/persons?filter[email][contains]=x"))
         assert await eventually(lambda: bulkheads(api).streams._waiting)
         assert (await scrape(api))[waits] == 1
     assert (await waiting).status == 200
@@ -117,7 +117,7 @@ async def test_refusals_are_counted_by_reason(serve: Serve, length: int, reason:
     api = await serve(streams=1, queue_length=length, queue_seconds=0.001)
     labels = {"bulkhead": "streams", "reason": reason}
     async with bulkheads(api).streams:
-        refused = api.get("/persons")
+        refused = api.get("/persons?filter[email][contains]=x")
         assert await increase(api, "registry_bulkhead_refusals_total", refused, **labels) == 1
 
 

@@ -44,6 +44,7 @@ async def test_linkage_can_be_read_in_chunks(fleet: Api, monkeypatch: pytest.Mon
         "?filter[serial]=none&include=computers.owner",
     ]
     whole = [await fleet.get(f"{COMPUTERS}{query}") for query in queries]
+    monkeypatch.setattr(listings, "_FEW", 1)
     for module in (listings, compound):
         monkeypatch.setattr(module, "CHUNK", 2)
     for query, one in zip(queries, whole, strict=True):

@@ -13,6 +13,7 @@ from registry.http.app_keys import GRAPH, REPOSITORY
 from registry.jsonapi.pagination import NumberedPage, Window
 from registry.jsonapi.query import Query
 from registry.jsonapi.sorting import Key
+from registry.storage import Listing
 from registry.storage.errors import Unavailable
 from registry.storage.mongo.batching import Batcher, Coalescer
 from tests.support import Api, CommandLog
@@ -210,7 +211,7 @@ def load_page(api: Api, query: Query) -> asyncio.Task[Window]:
     async def load() -> Window:
         app = api.app
         assert query.page is not None
-        listing = app[REPOSITORY].snapshot().listing(app[GRAPH]["person"], query)
+        listing = Listing(app[REPOSITORY].snapshot(), app[GRAPH]["person"], query)
         return await listing.window(query.page)
 
     return asyncio.create_task(load())

@@ -18,6 +18,7 @@ from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.storage.bulkheads import Bulkheads
+from registry.storage.reads import listings
 from tests.conftest import LIMITS, Serve
 from tests.storage.waiting import eventually
 from tests.storage.writing import locked
@@ -48,7 +49,7 @@ CHEAP_PATHS = [
 ]
 
 
-LONG_PATHS = ["/computers?filter[id][gt]=1", "/computers?filter[serial]=x&filter[owner]=1"]
+LONG_PATHS = ["/persons?filter[id][ge]=1", "/computers?filter[serial]=x&filter[owner]=1"]
 """Whole collections that may be large, although a condition limits them."""
 
 
@@ -57,8 +58,12 @@ def bulkheads(api: Api) -> Bulkheads:
 
 
 @pytest.fixture
-async def busy_api(serve: Serve) -> Api:
-    """A service with one slot of each class but small requests, and no patience."""
+async def busy_api(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> Api:
+    """A service with one slot of each class but small requests, and no patience.
+
+    A collection of one resource is not small.
+    """
+    monkeypatch.setattr(listings, "_FEW", 1)
     names = set(Bulkheads.__slots__) - {"small_requests"}
     api = await serve(**dict.fromkeys(names, 1), queue_seconds=0.001)
     await api.person()
@@ -220,11 +225,11 @@ async def test_one_address_leaves_half_of_the_slots_to_others(
 ) -> None:
     settings = replace(settings, trusted_proxy=(ip_network("127.0.0.0/8"),))
     api = await serve(settings=settings, queue_seconds=0.001, **{name: 2})
-    method, status = ("POST", 201) if body else ("GET", 200)
+    path, method, status = ("/persons", "POST", 201) if body else (HEAVY, "GET", 200)
     async with getattr(bulkheads(api), name).slot("198.51.100.7"):
         for address, expected in (("198.51.100.7", 503), ("198.51.100.8", status)):
             sent = {"X-Forwarded-For": address, "Content-Encoding": "gzip" if body else "identity"}
-            assert (await api.request(method, "/persons", body, sent)).status == expected
+            assert (await api.request(method, path, body, sent)).status == expected
 
 
 async def test_a_request_whose_client_is_gone_leaves_the_queue(serve: Serve) -> None:

@@ -40,7 +40,7 @@ class CollectionView(ResourceView):
         """Respond with the collection, filtered, sorted and paged by the query."""
         query, table = read_listing(self, replace(self.scope, many=True))
         snapshot = await self.repository.snapshot_for(self.resource, query)
-        listing = snapshot.listing(self.resource, query)
+        listing = Listing(snapshot, self.resource, query)
         return await respond_with_listing(self, self.resource, listing, query, snapshot, table)
 
     head = get

@@ -48,7 +48,7 @@ class _RelationshipView(ResourceView):
     def members(self, owner: Record, query: Query, snapshot: Snapshot) -> Listing:
         """Return the related resources of a to-many relationship."""
         within = {self.relationship.foreign_key: owner["_id"]}
-        return snapshot.listing(self.target, query, within)
+        return Listing(snapshot, self.target, query, within)
 
     async def related(self, owner: Record, snapshot: Snapshot) -> list[Record]:
         """Return the related resource of a to-one relationship, if there is one."""

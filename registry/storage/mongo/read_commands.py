@@ -203,50 +203,6 @@ class ReadCommands:
         self._topology = topology
 
 
-class SnapshotReader:
-    """Reads for one document: all at the same point in time, within the time limit of a query.
-
-    time: of the write to show, or of the first read; None until it has returned. Until then, no
-    other read may begin.
-    """
-
-    __slots__ = ("_commands", "_milliseconds", "_session", "time")
-
-    def __init__(self, commands: ReadCommands, seconds: float, time: Timestamp | None) -> None:
-        self._commands = commands
-        self._milliseconds = round(seconds * 1_000)
-        self._session: Session | None = None
-        self.time = time
-
-    @asynccontextmanager
-    async def cancellable(self) -> AsyncIterator[None]:
-        """Let MongoDB end the commands in this context if the caller is cancelled."""
-        async with self._commands.cancellable_session() as session:
-            self._session = session
-            try:
-                yield
-            finally:
-                self._session = None
-
-    async def read(self, command: Command) -> list[Record]:
-        """Return what a command finds. Raises PyMongoError, or ExecutionTimeout."""
-        command["maxTimeMS"] = self._milliseconds
-        records, self.time = await self._commands.run(command, self.time, self._session)
-        return records
-
-    async def stream(
-        self, command: Command, batch_size: int, *, is_limited: bool
-    ) -> AsyncGenerator[list[Record]]:
-        """Return batches of what a command finds. Raises as `read` does.
-
-        is_limited: whether the time limit applies; it would truncate long streams.
-        """
-        if is_limited:
-            command["maxTimeMS"] = self._milliseconds
-        self.time = self.time or await self._commands.now()
-        return self._commands.stream(command, self.time, batch_size, self._session)
-
-
 def _primary_of(topology: TopologyDescription) -> _Primary:
     servers = topology.server_descriptions().values()
     return [(one.address, one.election_id) for one in servers if one.is_writable]

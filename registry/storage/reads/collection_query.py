@@ -1,26 +1,28 @@
 """Queries on one collection: the records that satisfy filters, in an order."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Sequence
+from contextlib import asynccontextmanager, nullcontext
 from functools import cached_property
 from typing import Any
 
 from pymongo import ASCENDING, DESCENDING
 
 from registry.jsonapi.cursors import Position
-from registry.jsonapi.filtering import Filter, names_related
-from registry.jsonapi.sorting import Key, Order
+from registry.jsonapi.filtering import (
+    Condition,
+    Filter,
+    conjuncts,
+    filtered_fields,
+    names_related,
+    related_filters,
+)
+from registry.jsonapi.sorting import BY_ID, Key, Order
+from registry.model.attributes import Operator
 from registry.model.record import ID, MAX_ID, Record
 from registry.model.resource_type import ResourceType
-from registry.storage.mongo.read_commands import (
-    Command,
-    SnapshotReader,
-    aggregate_command,
-    find_command,
-)
+from registry.storage.mongo.read_commands import Command, aggregate_command, find_command
 from registry.storage.reads.filters import TextSearch, to_query
-from registry.storage.reads.query_plans import MAX_OFFSET, plan
-from registry.storage.reads.shared_reads import Reads
+from registry.storage.reads.snapshot import Snapshot
 from registry.storage.records import (
     ONE_BATCH,
     Conditions,
@@ -29,6 +31,15 @@ from registry.storage.records import (
     projection,
     require_valid,
 )
+
+MAX_OFFSET = 1_000
+"""Index keys that a page by number may skip, or a total may count, before it is heavy."""
+
+_MAX_VALUES = 100
+"""Values whose records MongoDB merges in the order of the ids; of 200, it sorts the records."""
+
+_VALUES = {Operator.EQ, Operator.IN}
+_RANGES = {Operator.LT, Operator.LE, Operator.GT, Operator.GE, Operator.PREFIX}
 
 RELATED = "_related"
 """The field of a record with the sort fields of related resources, by relationship."""
@@ -71,28 +82,25 @@ class CollectionQuery:
 
     order: names all related fields that others sort by. fields: the stored fields to return.
     names_related: whether filters have conditions on related resources, which `related_reads`
-    serves. plan: what the query costs. The methods raise PyMongoError, ExecutionTimeout after the
-    time limit, or BulkheadFull.
+    serves. The methods raise PyMongoError, ExecutionTimeout after the time limit, or BulkheadFull.
     """
 
     def __init__(
         self,
-        reads: Reads,
+        snapshot: Snapshot,
         resource_type: ResourceType,
         filters: Sequence[Filter],
         order: Order,
         fields: tuple[str, ...],
-        reader: SnapshotReader,
     ) -> None:
-        self.reads = reads
+        self.snapshot = snapshot
         self.resource_type = resource_type
         self.filters = filters
         self.order = order
-        self.reader = reader
         self.names_related = any(map(names_related, filters))
-        self.plan = plan(resource_type, filters, order, reads.unindexed)
         self._fields = fields
         self._is_range = self.is_by_id and not filters
+        self._is_indexed = is_indexed(resource_type, filters, order, snapshot.reads.unindexed)
         self._has_searched = False
 
     @property
@@ -115,32 +123,30 @@ class CollectionQuery:
         sorted_by = (key.stored_name for key in self.order if not key.relationship)
         require_valid(self.resource_type, records, (*self._fields, *sorted_by))
 
+    def is_heavy(self, offset: int = 0) -> bool:
+        """Whether it may read many more records than it returns, after so many others."""
+        return not self._is_indexed or offset > MAX_OFFSET
+
     def with_filters(self, filters: Sequence[Filter]) -> "CollectionQuery":
         """Return the query with these filters instead, at the same point in time."""
-        return CollectionQuery(
-            self.reads, self.resource_type, filters, self.order, self._fields, self.reader
-        )
+        return CollectionQuery(self.snapshot, self.resource_type, filters, self.order, self._fields)
 
     def on_targets(
         self, target: ResourceType, filters: Sequence[Filter], order: Order
     ) -> "CollectionQuery":
         """Return a query for the ids and sort fields of another type, at the same point in time."""
-        query = CollectionQuery(self.reads, target, filters, order, (), self.reader)
+        query = CollectionQuery(self.snapshot, target, filters, order, ())
         query._is_range = False  # callers add conditions on any fields
         return query
 
     @asynccontextmanager
     async def admitted(self, *, is_heavy: bool) -> AsyncIterator[None]:
-        """Admit the commands for a page or a total.
-
-        is_heavy: as its plan says. MongoDB then ends the commands if the caller is cancelled.
-        """
-        bulkheads = self.reads.bulkheads
-        if not is_heavy:
-            async with bulkheads.small_requests:
-                yield
-            return
-        async with bulkheads.heavy_queries, self.reader.cancellable():
+        """Admit the commands for a page or a total; MongoDB ends heavy ones with their caller."""
+        bulkheads = self.snapshot.reads.bulkheads
+        async with (
+            bulkheads.heavy_queries if is_heavy else bulkheads.small_requests,
+            self.snapshot.cancellable() if is_heavy else nullcontext(),
+        ):
             await self.search()
             yield
 
@@ -148,7 +154,7 @@ class CollectionQuery:
         """Add the ids of records that text blocks find, before `conditions` is used."""
         if not self._has_searched:
             self._has_searched = True
-            search = TextSearch(self.resource_type, self.reader)
+            search = TextSearch(self.resource_type, self.snapshot)
             self.filters = await search.with_candidates(self.filters)
 
     async def count(self, limit: int | None = None) -> int:
@@ -161,7 +167,7 @@ class CollectionQuery:
             by_index: list[Stage] = [] if self.conditions else [{"$sort": {ID: 1}}]
             stages += [*by_index, {"$limit": limit}]
         stages.append({"$count": "total"})
-        found = await self.reader.read(aggregate_command(self.resource_type.collection, stages))
+        found = await self.snapshot.run(aggregate_command(self.resource_type.collection, stages))
         return found[0]["total"] if found else 0
 
     async def read_first(
@@ -174,7 +180,8 @@ class CollectionQuery:
         """
         if self._is_range and offset <= MAX_OFFSET:
             command = self.command(conditions, order, size, offset)
-            records, self.reader.time = await self.reads.read_range(command, self.reader.time)
+            snapshot = self.snapshot
+            records, snapshot.time = await snapshot.reads.read_range(command, snapshot.time)
             return records
         is_joined = order[0].relationship or _on_related(conditions)
         if not is_joined and not _is_index_order(order):
@@ -187,16 +194,21 @@ class CollectionQuery:
         return await self.read(conditions, order, size, offset)
 
     async def read_after(
-        self, conditions: Conditions, order: Order, position: Position, size: int
+        self,
+        conditions: Conditions,
+        order: Order,
+        position: Position,
+        size: int,
+        offset: int = 0,
     ) -> list[Record]:
-        """Return the first records after a position.
+        """Return the first records after a position, or without one, after an offset.
 
         They either share its first value and follow in the other keys, or have a greater first
         value. Each of the two is a range of an index; for one `$or`, far from the start, MongoDB
         takes 4 times the CPU time, the service 1.8 times.
         """
         if not position:
-            return await self.read_first(conditions, order, size)
+            return await self.read_first(conditions, order, size, offset)
         (key, *rest), (value, *values) = order, position
         records: list[Record] = []
         if rest:
@@ -212,13 +224,13 @@ class CollectionQuery:
         self, conditions: Conditions, order: Order, size: int, offset: int = 0
     ) -> list[Record]:
         """Return what `read_first` does, by one command of MongoDB."""
-        return await self.reader.read(self.command(conditions, order, size, offset))
+        return await self.snapshot.run(self.command(conditions, order, size, offset))
 
     async def batches(self, size: int) -> AsyncGenerator[list[Record]]:
         """Return all records in batches, sorted by the database, by one command."""
         command = self.command(self.conditions, self.order, batch_size=size)
         # A range scan takes time proportional to its result.
-        return await self.reader.stream(command, size, is_limited=not self._is_range)
+        return await self.snapshot.stream(command, size, is_limited=not self._is_range)
 
     def command(
         self,
@@ -259,7 +271,7 @@ class CollectionQuery:
             fields = [key.stored_name for key in self.order if key.relationship == relationship]
             # With a pipeline of its own, a `$lookup` takes seven times as long.
             lookup = {
-                "from": self.reads.graph[relationship.target].collection,
+                "from": self.snapshot.reads.graph[relationship.target].collection,
                 "localField": relationship.foreign_key,
                 "foreignField": ID,
                 "as": _TARGET,
@@ -292,3 +304,57 @@ def _up_to(key: Key, value: Any) -> Conditions:
     if key.descending:
         return [] if value is None else [{path: {"$gte": value}}]
     return [{path: {"$eq": None} if value is None else {"$not": {"$gt": value}}}]
+
+
+def is_indexed(
+    resource: ResourceType, filters: Sequence[Filter], order: Order, unindexed: Collection[str]
+) -> bool:
+    """Whether one index, of a field and the id, finds the records in this order and no others.
+
+    unindexed: the types whose indexes are not complete yet.
+    """
+    first, conditions = order[0], _conditions(filters)
+    if first.relationship or not _is_index_order(order) or not first.attribute.is_indexed:
+        return False
+    if resource.type in unindexed and (filters or first.stored_name != ID):
+        return False
+    if _names_unindexed(resource, filters):
+        return False
+    fields = {one and one.stored_name for one in conditions}
+    return len(fields) <= 1 and all(one and _is_ordered(one, order) for one in conditions)
+
+
+def finds_related(filters: Sequence[Filter], unindexed: Collection[str]) -> bool:
+    """Whether indexes find all related records that filters name."""
+    for related in (one for part in filters for one in related_filters(part)):
+        names = {name for _, name in filtered_fields(related.part, related.target)}
+        order = (*map(Key, names - {ID}), *BY_ID)
+        if not is_indexed(related.target, [related.part], order, unindexed):
+            return False
+    return True
+
+
+def _names_unindexed(resource: ResourceType, filters: Sequence[Filter]) -> bool:
+    """Whether filters compare a field that has no index."""
+    return any(
+        name not in each.indexed_fields
+        for one in filters
+        for each, name in filtered_fields(one, resource)
+    )
+
+
+def _is_ordered(condition: Condition, order: Order) -> bool:
+    """Whether the index that finds the records has them in this order."""
+    name = order[0].stored_name
+    if condition.operator in _VALUES | _RANGES and name == condition.stored_name:
+        return True
+    if name != ID:
+        return False
+    if condition.operator is Operator.IN:
+        return len(condition.value) <= _MAX_VALUES
+    return condition.operator is Operator.EQ
+
+
+def _conditions(filters: Sequence[Filter]) -> list[Condition | None]:
+    """Return the conditions that all have to be satisfied; None for what is more complex."""
+    return [one if isinstance(one, Condition) else None for one in conjuncts(filters)]

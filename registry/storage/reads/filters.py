@@ -13,10 +13,10 @@ from registry.model.record import ID, TEXT_BLOCK
 from registry.model.resource_type import ResourceType
 from registry.storage.mongo.read_commands import (
     Command,
-    SnapshotReader,
     aggregate_command,
     find_command,
 )
+from registry.storage.reads.snapshot import Snapshot
 from registry.storage.records import Stage
 from registry.storage.text_blocks import (
     NO_BLOCK,
@@ -145,9 +145,9 @@ def _prefix_range(prefix: str) -> dict[str, str]:
 class TextSearch:
     """The search for the filters of one request."""
 
-    def __init__(self, resource: ResourceType, reader: SnapshotReader) -> None:
+    def __init__(self, resource: ResourceType, snapshot: Snapshot) -> None:
         self._resource = resource
-        self._reader = reader
+        self._snapshot = snapshot
         self._searches_left = _MAX_SEARCHES
 
     async def with_candidates(self, filters: Sequence[Filter]) -> tuple[Filter, ...]:
@@ -179,18 +179,18 @@ class TextSearch:
         self._searches_left -= 1
         name, part = condition.stored_name, fold(condition.value)[:_MAX_PART_LENGTH]
         sample = [{"$sample": {"size": _SAMPLED_BLOCKS}}, *_id_stages(name, part, _MAX_SAMPLED_IDS)]
-        if len(await self._reader.read(self._search_blocks(sample))) == _MAX_SAMPLED_IDS:
+        if len(await self._snapshot.run(self._search_blocks(sample))) == _MAX_SAMPLED_IDS:
             return None
         searched = self._search_blocks(
             [*_id_stages(name, part, _MAX_CANDIDATES + 1), self._outside_count()]
         )
-        found = await self._reader.read(searched)
+        found = await self._snapshot.run(searched)
         ids: list[Any] = [each["id"] for each in found if "id" in each]
         outside = sum(each.get("outside", 0) for each in found[-1:])
         if len(ids) > _MAX_CANDIDATES or outside > _MAX_OUTSIDE:
             return None
         if outside:
-            others = await self._reader.read(self._search_outside(condition))
+            others = await self._snapshot.run(self._search_outside(condition))
             ids += [record[ID] for record in others]
         return ids if len(ids) <= _MAX_CANDIDATES else None
 

@@ -1,23 +1,29 @@
 """Collections as a client lists them: streamed as a whole, or page by page."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, nullcontext
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import TypeAlias
 
 from bson.timestamp import Timestamp
 
 from registry.jsonapi.cursors import END
-from registry.jsonapi.filtering import related_filters
+from registry.jsonapi.filtering import Condition, related_filters
 from registry.jsonapi.pagination import CursorPage, NumberedPage, Page, Window
+from registry.jsonapi.query import Query
 from registry.jsonapi.sorting import BY_ID, Order
+from registry.model.attributes import Operator
 from registry.model.record import ID, Record
+from registry.model.resource_type import ResourceType
 from registry.storage.errors import QueryTimeout, translated_errors
-from registry.storage.reads.collection_query import CollectionQuery, position_of
+from registry.storage.reads.collection_query import (
+    MAX_OFFSET,
+    CollectionQuery,
+    finds_related,
+    position_of,
+)
 from registry.storage.reads.id_index import Place
-from registry.storage.reads.query_plans import MAX_OFFSET
 from registry.storage.reads.related_reads import (
     MAX_BATCH,
     read_batches,
@@ -25,45 +31,61 @@ from registry.storage.reads.related_reads import (
     read_page,
     with_linked_ids,
 )
-
-_AddCopies: TypeAlias = Callable[[list[Record]], Awaitable[list[Record]]]
+from registry.storage.reads.snapshot import Snapshot
+from registry.storage.records import fields_of
 
 CHUNK = 1_000
 """Records of a streamed collection in memory at a time."""
+
+_FEW = 100
+"""Fewer records than this are read as a page; of more, the response is a stream."""
 
 _MAX_TOTAL_IDS = 500_000
 """Ids in the conditions of a total: each takes up to 18 bytes of a command of at most 16 MiB."""
 
 
 class Listing:
-    """The resources of a type that satisfy the filters, in the order of the query.
+    """The resources of a type in a snapshot that satisfy the filters, in the order of the query.
 
-    add_copies: adds what records copy from others. The methods raise Unavailable, QueryTimeout,
+    within: values of stored fields, by field. The methods raise Unavailable, QueryTimeout,
     BulkheadFull, or InvalidRecord.
     """
 
-    def __init__(self, query: CollectionQuery, add_copies: _AddCopies) -> None:
-        self._query = query
-        self._add_copies = add_copies
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        resource_type: ResourceType,
+        query: Query,
+        within: Mapping[str, int] | None = None,
+    ) -> None:
+        common = (Condition(field, Operator.EQ, key) for field, key in (within or {}).items())
+        self._names = query.attributes(resource_type)
+        self._query = CollectionQuery(
+            snapshot,
+            resource_type,
+            [*common, *query.filters],
+            query.order,
+            fields_of(resource_type, self._names),
+        )
+        self._reads = snapshot.reads
+        self._errors = partial(translated_errors, snapshot.reads.seconds)
 
     @asynccontextmanager
     async def chunks(self, client: str | None = None) -> AsyncIterator[AsyncIterator[list[Record]]]:
         """Yield an iterator over all records, CHUNK at a time.
 
-        The response counts as a stream until the context ends; if few records can satisfy the
-        filters, only if they are more than one chunk. client: the one that reads the response, as
-        Bulkhead counts it.
+        The response counts as a stream until the context ends, unless an index finds all records
+        and these are few. client: the one that reads the response, as Bulkhead counts it.
         """
-        with translated_errors(self._query.reads.seconds):
+        with self._errors():
             query = await self._query_by_ids()
-        async with AsyncExitStack() as slots:
-            if not query.plan.has_few_values:
-                await slots.enter_async_context(self._query.reads.bulkheads.streams.slot(client))
-            async with (
-                aclosing(read_chunks(query, CHUNK)) as read,
-                aclosing(self._admitted(query, read, slots, client)) as chunks,
-            ):
-                yield chunks
+            few = await self._read_few(query)
+        if few is not None:
+            yield self._only(query, few)
+            return
+        streams = self._reads.bulkheads.streams
+        async with streams.slot(client), aclosing(self._stream(query)) as chunks:
+            yield chunks
 
     async def window(self, page: Page) -> Window:
         """Return a page. Concurrent requests for the same page share its queries and records.
@@ -71,11 +93,11 @@ class Listing:
         So callers must not modify the records.
         """
         query = self._query
-        key, seconds = (*query.key, page, query.reader.time), query.reads.total_seconds
+        key, seconds = (*query.key, page, query.snapshot.time), self._reads.total_seconds
         try:
             async with asyncio.timeout(seconds) as limit:  # also of the wait for an equal page
                 load = partial(self._window, page)
-                window, query.reader.time = await query.reads.pages.load(key, load)
+                window, query.snapshot.time = await self._reads.pages.load(key, load)
         except TimeoutError as error:
             if not limit.expired():
                 raise
@@ -85,50 +107,56 @@ class Listing:
     async def _query_by_ids(self) -> CollectionQuery:
         """Return the query by ids instead of related resources, if indexes find few of these."""
         query = self._query
-        if query.names_related and query.plan.finds_related:
-            async with query.reads.bulkheads.small_requests:
+        if query.names_related and finds_related(query.filters, self._reads.unindexed):
+            async with self._reads.bulkheads.small_requests:
                 query = await with_linked_ids(query, MAX_BATCH)
         return query
 
-    async def _admitted(
-        self,
-        query: CollectionQuery,
-        chunks: AsyncGenerator[list[Record]],
-        slots: AsyncExitStack,
-        client: str | None,
+    async def _read_few(self, query: CollectionQuery) -> list[Record] | None:
+        """Return all records if an index finds them and they are few."""
+        if query.is_heavy():
+            return None
+        async with query.admitted(is_heavy=False):
+            records = await read_page(query, query.order, _FEW)
+        return records if len(records) < _FEW else None
+
+    async def _complete(self, query: CollectionQuery, records: list[Record]) -> list[Record]:
+        """Return the records with what they copy from others. Raises InvalidRecord."""
+        query.require_valid(records)
+        return await query.snapshot.with_copies(query.resource_type, records, self._names)
+
+    async def _only(
+        self, query: CollectionQuery, records: list[Record]
     ) -> AsyncGenerator[list[Record]]:
-        """Yield the chunks, each of which is read in a slot if the query is heavy."""
-        bulkheads, is_heavy = query.reads.bulkheads, query.plan.is_heavy()
-        with translated_errors(query.reads.seconds):
-            async with query.reader.cancellable() if is_heavy else nullcontext():
-                async with bulkheads.heavy_queries if is_heavy else bulkheads.small_requests:
-                    if is_heavy:
-                        await query.search()
-                    records: list[Record] = await anext(chunks, [])
-                if query.plan.has_few_values and len(records) == CHUNK:
-                    await slots.enter_async_context(bulkheads.streams.slot(client))
-                while len(records) == CHUNK:
-                    query.require_valid(records)
-                    yield await self._add_copies(records)
-                    async with (
-                        bulkheads.heavy_queries.acquire_for_stream() if is_heavy else nullcontext()
-                    ):
-                        records = await anext(chunks, [])
         if records:
-            query.require_valid(records)
-            yield await self._add_copies(records)
+            yield await self._complete(query, records)
+
+    async def _stream(self, query: CollectionQuery) -> AsyncGenerator[list[Record]]:
+        """Yield all records; those of a heavy query are read in its slots."""
+        is_heavy, heavy_queries = query.is_heavy(), self._reads.bulkheads.heavy_queries
+        with self._errors():
+            async with (
+                query.snapshot.cancellable() if is_heavy else nullcontext(),
+                aclosing(read_chunks(query, CHUNK)) as chunks,
+            ):
+                async with heavy_queries if is_heavy else nullcontext():
+                    await query.search()
+                    records: list[Record] = await anext(chunks, [])
+                while records:
+                    yield await self._complete(query, records)
+                    async with heavy_queries.acquire_for_stream() if is_heavy else nullcontext():
+                        records = await anext(chunks, [])
 
     async def _window(self, page: Page) -> tuple[Window, Timestamp | None]:
-        with translated_errors(self._query.reads.seconds):
+        with self._errors():
             query = await self._query_by_ids()
             if isinstance(page, NumberedPage):
                 window = await _numbered_page(query, page)
             else:
-                async with query.admitted(is_heavy=query.plan.is_heavy()):
+                async with query.admitted(is_heavy=query.is_heavy()):
                     window = await _keyset_page(query, page)
-        query.require_valid(window.records)
-        records = await self._add_copies([*window.records])
-        return replace(window, records=records), query.reader.time
+        records = await self._complete(query, [*window.records])
+        return replace(window, records=records), query.snapshot.time
 
 
 async def _keyset_page(query: CollectionQuery, page: CursorPage) -> Window:
@@ -150,16 +178,16 @@ async def _keyset_page(query: CollectionQuery, page: CursorPage) -> Window:
 async def _numbered_page(query: CollectionQuery, page: NumberedPage) -> Window:
     """Return a page, read by skipping few records, and the total if it is requested."""
     offset, descending = (page.number - 1) * page.size, query.order[0].descending
-    is_indexed = not query.filters and not query.reader.time
-    if is_indexed and (page.total or offset > MAX_OFFSET):
-        index = query.reads.id_indexes[query.resource_type.type]
+    snapshot = query.snapshot
+    if not (query.filters or snapshot.time) and (page.total or offset > MAX_OFFSET):
+        index = snapshot.reads.id_indexes[query.resource_type.type]
         if query.is_by_id and (ids := index.expected(offset, descending=descending)):
             window = await _counted_page(query, page, ids.total, ids.place)
-            if query.reader.time == ids.time:
+            if snapshot.time == ids.time:
                 return window
-            query.reader.time = None
+            snapshot.time = None
         if ids := await index.read(offset, descending=descending):
-            query.reader.time = ids.time
+            snapshot.time = ids.time
             return await _counted_page(query, page, ids.total, ids.place)
     if page.total:
         return await _counted_page(query, page, await _total(query))
@@ -176,7 +204,7 @@ async def _counted_page(
     records: list[Record] = []
     if size > 0 and place and query.is_by_id:
         start = {ID: {"$lte" if order[0].descending else "$gte": place.start}}
-        async with query.admitted(is_heavy=query.plan.is_heavy(place.skipped)):
+        async with query.admitted(is_heavy=query.is_heavy(place.skipped)):
             records = await query.read_first([start], order, size, place.skipped)
     elif size > 0 and offset <= after:
         records = await _read_at(query, order, size, offset)
@@ -187,7 +215,7 @@ async def _counted_page(
 
 async def _read_at(query: CollectionQuery, order: Order, size: int, offset: int) -> list[Record]:
     """Return the records that follow the first ones in an order."""
-    async with query.admitted(is_heavy=query.plan.is_heavy(offset)):
+    async with query.admitted(is_heavy=query.is_heavy(offset)):
         return await read_page(query, order, size, offset=offset)
 
 
@@ -197,10 +225,10 @@ def _reversed(order: Order) -> Order:
 
 async def _total(query: CollectionQuery) -> int:
     """Count few index keys as a small request, which most totals are; more as a heavy one."""
-    if not query.plan.is_heavy_total(0):
+    if not query.is_heavy():
         async with query.admitted(is_heavy=False):
             total = await query.count(MAX_OFFSET + 1)
-        if not query.plan.is_heavy_total(total):
+        if total <= MAX_OFFSET:
             return total
     async with query.admitted(is_heavy=True):
         return await (_count_related(query) if query.names_related else query.count())

@@ -26,7 +26,7 @@ from registry.jsonapi.sorting import BY_ID, Order
 from registry.model.attributes import Operator
 from registry.model.record import ID, Record
 from registry.model.resource_type import Relationship, ResourceType
-from registry.storage.mongo.read_commands import SnapshotReader, aggregate_command, find_command
+from registry.storage.mongo.read_commands import aggregate_command, find_command
 from registry.storage.reads.collection_query import (
     RELATED,
     CollectionQuery,
@@ -35,6 +35,7 @@ from registry.storage.reads.collection_query import (
     position_of,
 )
 from registry.storage.reads.filters import to_query
+from registry.storage.reads.snapshot import Snapshot
 from registry.storage.records import Conditions, Stage, conjunction
 
 _MAX_IDS = 10_000
@@ -64,9 +65,7 @@ async def read_page(
     query: is admitted. position: END for the start. Raises PyMongoError.
     """
     if not query.names_related and _sorted_relationship(order) is None:
-        if offset:
-            return await query.read_first(query.conditions, order, size, offset)
-        return await query.read_after(query.conditions, order, position, size)
+        return await query.read_after(query.conditions, order, position, size, offset)
     records: list[Record] = []
     needed = min(offset + size, MAX_BATCH)
     async with aclosing(read_batches(query, order, position, needed)) as batches:
@@ -187,7 +186,7 @@ class _RelatedOrder:
             for part in conjuncts(filters)
             if isinstance(part, Related) and part.relationship == relationship
         ]
-        target = query.reads.graph[relationship.target]
+        target = query.snapshot.reads.graph[relationship.target]
         self._targets = query.on_targets(target, parts, self._order)
 
     async def batches(self, position: Position, size: int) -> AsyncGenerator[list[Record]]:
@@ -246,7 +245,7 @@ class _RelatedOrder:
         """Return the condition for targets with records of the query; none if they are many."""
         query = self._query
         ids = await _read_linked_ids(
-            query.reader, query.resource_type, query.conditions, self._foreign_key, _MAX_IDS
+            query.snapshot, query.resource_type, query.conditions, self._foreign_key, _MAX_IDS
         )
         return [] if ids is None else [{ID: {"$in": sorted(ids)}}]
 
@@ -305,14 +304,14 @@ async def _with_linked_ids(part: Filter, query: CollectionQuery, limit: int) -> 
             targets = query.on_targets(target, [part.part], BY_ID)
             await targets.search()
             conditions = targets.conditions or [{field: {"$ne": None}}]
-            ids = await _read_linked_ids(query.reader, target, conditions, field, limit)
+            ids = await _read_linked_ids(query.snapshot, target, conditions, field, limit)
             if ids is not None:
                 return Condition(_own_link_field(relationship), Operator.IN, tuple(sorted(ids)))
     return part
 
 
 async def _read_linked_ids(
-    reader: SnapshotReader,
+    snapshot: Snapshot,
     resource_type: ResourceType,
     conditions: Conditions,
     field: str,
@@ -330,7 +329,7 @@ async def _read_linked_ids(
     name = field if conditions else ID
     # Decoded as one document; `$addToSet` takes longer.
     ids = {"$group": {ID: None, "ids": {"$push": f"${name}"}, "count": {"$sum": 1}}}
-    found = await reader.read(aggregate_command(resource_type.collection, [*stages, ids]))
+    found = await snapshot.run(aggregate_command(resource_type.collection, [*stages, ids]))
     if not found:
         return set()
     if found[0]["count"] > limit:
@@ -356,15 +355,15 @@ async def _matching_ids(
         case Related(relationship, target, part):
             field, linking = _own_link_field(relationship), _target_link_field(relationship)
             keys = _ids_among(record.get(field) for record in records)
-            linked = await _matching_values(query.reader, target, linking, keys, part)
+            linked = await _matching_values(query.snapshot, target, linking, keys, part)
             return {record[ID] for record in records if record.get(field) in linked}
         case Condition():
-            return await _matching_values(query.reader, query.resource_type, ID, ids, part)
+            return await _matching_values(query.snapshot, query.resource_type, ID, ids, part)
     assert_never(part)
 
 
 async def _matching_values(
-    reader: SnapshotReader,
+    snapshot: Snapshot,
     resource_type: ResourceType,
     field: str,
     values: Collection[int],
@@ -376,7 +375,7 @@ async def _matching_values(
     # As a `$group` stage, which would leave out duplicates, it takes twice the CPU time.
     query = {"$and": [{field: {"$in": list(values)}}, to_query(part)]}
     shown = {ID: field == ID, field: True}
-    found = await reader.read(find_command(resource_type.collection, query, shown))
+    found = await snapshot.run(find_command(resource_type.collection, query, shown))
     return _ids_among(record[field] for record in found)
 
 

@@ -76,6 +76,7 @@ class Reads:
         self.bulkheads = bulkheads
         self.unindexed = unindexed
         self.seconds = capacity.query_seconds
+        self.milliseconds = round(capacity.query_seconds * 1_000)
         self.total_seconds = capacity.queue_seconds + capacity.query_seconds
         self.id_indexes = {name: IdIndex(commands, one.collection) for name, one in graph.items()}
         self._unshared = asyncio.Semaphore(UNSHARED_LOOKUPS)

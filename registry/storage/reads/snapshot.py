@@ -1,22 +1,18 @@
 """Snapshots: reads that all show the database at one point in time."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from operator import itemgetter
 
 from bson.timestamp import Timestamp
 
-from registry.jsonapi.filtering import Condition
-from registry.jsonapi.query import Query
-from registry.model.attributes import Operator
 from registry.model.period import LASTING, UNTIL
 from registry.model.record import ID, Record
 from registry.model.resource_type import Relationship, ResourceType
 from registry.offloading import in_chunks, offload
 from registry.storage.errors import RecordNotFound
-from registry.storage.mongo.read_commands import SnapshotReader, aggregate_command
-from registry.storage.reads.collection_query import CollectionQuery
-from registry.storage.reads.listings import Listing
+from registry.storage.mongo.read_commands import Command, Session, aggregate_command
 from registry.storage.reads.shared_reads import Reads, split
 from registry.storage.records import Stage, fields_of, projection, require_valid, visible_fields
 
@@ -24,36 +20,33 @@ from registry.storage.records import Stage, fields_of, projection, require_valid
 class Snapshot:
     """The resources at one point in time, for one document.
 
-    The time is that of the write to show, if there is one. Otherwise the first read determines it,
-    and the snapshot has every write acknowledged before that read. The methods raise Unavailable,
-    also when the snapshot is older than MongoDB keeps them (five minutes by default), or
-    InvalidRecord for a record that is not valid among those that they would return. Records are
-    shared with other requests: callers must not modify them, and they may have more fields.
+    time: that of the write to show, if there is one. Otherwise the first read determines it, so no
+    other may begin before that has returned; the snapshot has every write acknowledged before. The
+    methods raise Unavailable, also when the snapshot is older than MongoDB keeps them (five minutes
+    by default), or InvalidRecord for a record that is not valid among those that they would return.
+    Records are shared with other requests: callers must not modify them, and they may have more
+    fields. reads: what all snapshots share.
     """
 
-    __slots__ = ("_reader", "_reads")
+    __slots__ = ("_session", "reads", "time")
 
     def __init__(self, reads: Reads, time: Timestamp | None = None) -> None:
-        self._reads = reads
-        self._reader = SnapshotReader(reads.commands, reads.seconds, time)
-
-    @property
-    def time(self) -> Timestamp | None:
-        """The point in time; None before the first read has determined it."""
-        return self._reader.time
+        self.reads = reads
+        self.time = time
+        self._session: Session | None = None
 
     async def get(self, resource_type: ResourceType, id_: int) -> Record:
         """Return the record with this id. Raises RecordNotFound or BulkheadFull."""
-        reader, fields = self._reader, visible_fields(resource_type)
-        async with self._reads.bulkheads.small_requests:
-            records, reader.time = await self._reads.look_up(
-                resource_type, ID, (id_,), fields, reader.time
+        fields = visible_fields(resource_type)
+        async with self.reads.bulkheads.small_requests:
+            records, self.time = await self.reads.look_up(
+                resource_type, ID, (id_,), fields, self.time
             )
         if not records:
             raise RecordNotFound.by_id(resource_type.type, id_)
         require_valid(resource_type, records, fields)
         if resource_type.copies:
-            records = await self._with_copies(resource_type, records, resource_type.attribute_names)
+            records = await self.with_copies(resource_type, records, resource_type.attribute_names)
         return records[0]
 
     async def read_by_ids(
@@ -70,12 +63,10 @@ class Snapshot:
         """
         if not ids:
             return []
-        fields, reader = fields_of(resource_type, attributes), self._reader
-        records, reader.time = await self._reads.look_up(
-            resource_type, field, ids, fields, reader.time
-        )
+        fields = fields_of(resource_type, attributes)
+        records, self.time = await self.reads.look_up(resource_type, field, ids, fields, self.time)
         records = await _in_order(resource_type, records, fields)
-        return await self._with_copies(resource_type, records, attributes)
+        return await self.with_copies(resource_type, records, attributes)
 
     async def read_members(
         self,
@@ -89,7 +80,7 @@ class Snapshot:
 
         attributes: names of those to return. limit: return the first members of each resource.
         """
-        target, foreign_key = self._reads.graph[relationship.target], relationship.foreign_key
+        target, foreign_key = self.reads.graph[relationship.target], relationship.foreign_key
         if limit is None:
             return await self.read_by_ids(target, ids, attributes, foreign_key)
         fields = fields_of(target, attributes)
@@ -109,28 +100,40 @@ class Snapshot:
             aggregate_command(resource_type.collection, [{"$match": {ID: {"$in": some}}}, *stages])
             for some in split(ids)
         ]
-        owners, self._reader.time = await self._reads.read_unshared(commands, self._reader.time)
+        owners, self.time = await self.reads.read_unshared(commands, self.time)
         members = [member for owner in owners for member in owner["members"]]
         records = await _in_order(target, members, fields)
-        return await self._with_copies(target, records, attributes)
+        return await self.with_copies(target, records, attributes)
 
-    def listing(
-        self, resource_type: ResourceType, query: Query, within: Mapping[str, int] | None = None
-    ) -> Listing:
-        """Return the collection for a query. within: values of stored fields, by field."""
-        common = (Condition(field, Operator.EQ, key) for field, key in (within or {}).items())
-        names = query.attributes(resource_type)
-        collection = CollectionQuery(
-            self._reads,
-            resource_type,
-            [*common, *query.filters],
-            query.order,
-            fields_of(resource_type, names),
-            self._reader,
-        )
-        return Listing(collection, partial(self._with_copies, resource_type, names=names))
+    @asynccontextmanager
+    async def cancellable(self) -> AsyncIterator[None]:
+        """Let MongoDB end the commands in this context if the caller is cancelled."""
+        async with self.reads.commands.cancellable_session() as session:
+            self._session = session
+            try:
+                yield
+            finally:
+                self._session = None
 
-    async def _with_copies(
+    async def run(self, command: Command) -> list[Record]:
+        """Return what a command finds within the time limit of a query. Raises PyMongoError."""
+        command["maxTimeMS"] = self.reads.milliseconds
+        records, self.time = await self.reads.commands.run(command, self.time, self._session)
+        return records
+
+    async def stream(
+        self, command: Command, batch_size: int, *, is_limited: bool
+    ) -> AsyncGenerator[list[Record]]:
+        """Return batches of what a command finds. Raises as `run` does.
+
+        is_limited: whether the time limit of a query applies; it would truncate long streams.
+        """
+        if is_limited:
+            command["maxTimeMS"] = self.reads.milliseconds
+        self.time = self.time or await self.reads.commands.now()
+        return self.reads.commands.stream(command, self.time, batch_size, self._session)
+
+    async def with_copies(
         self, resource_type: ResourceType, records: list[Record], names: frozenset[str]
     ) -> list[Record]:
         """Return records with what they copy from related ones, as it is now.
@@ -144,7 +147,7 @@ class Snapshot:
         copied: dict[int, Record] = {record[ID]: dict(record) for record in lasting}
         for end in {one.end for one in copies}:
             relationship = resource_type.relationships[end]
-            target, key = self._reads.graph[relationship.target], relationship.foreign_key
+            target, key = self.reads.graph[relationship.target], relationship.foreign_key
             here = [one for one in copies if one.end == end]
             ids = {id_ for record in lasting if (id_ := record.get(key)) is not None}
             found = await self.read_by_ids(target, ids, frozenset(one.source for one in here))

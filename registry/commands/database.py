@@ -16,8 +16,7 @@ from registry.commands.output import describe, fail, input_file, output, output_
 from registry.model.graph import Graph
 from registry.mongod.data_directory import has_data, running_uri
 from registry.mongod.data_format import raise_format
-from registry.operations.backup_archive import BackupError, Manifest, open_backup
-from registry.operations.backups import back_up
+from registry.operations.backups import Backup, BackupError, Manifest, back_up
 from registry.operations.backups import restore as restore_backup
 from registry.operations.consistency import Report
 from registry.operations.consistency import check as check_database
@@ -83,7 +82,8 @@ def restore(arguments: Sequence[str]) -> None:
 
 
 async def _restore(settings: Settings, name: str, omitted: Container[str]) -> None:
-    with _reported_errors("restore"), input_file(name) as file, open_backup(file) as opened:
+    with _reported_errors("restore"), input_file(name) as file:
+        opened = Backup(file)
         async with open_database(settings, exclusive=True, creates=True) as database:
             directory = None if settings.mongodb_uri else settings.data_dir
             manifest = await restore_backup(database, opened, directory, omitted)
@@ -209,7 +209,7 @@ def _reported_errors(action: str) -> Iterator[None]:
 
 def _summary(manifest: Manifest, settings: Settings) -> str:
     """Return the number of documents in each collection of a backup that is not empty."""
-    counts = {one.name: one.documents for one in manifest.collections if one.documents}
+    counts = {name: count for name, count in manifest.documents.items() if count}
     return ", ".join(counted(settings.graph, counts)) or "no documents"
 
 

@@ -1,28 +1,28 @@
-"""Backups: all collections of a database at one point in time, as one compressed, checked file."""
+"""Backups: all collections of a database at one point in time, as one compressed, checked file.
 
+The file is a gzip stream of BSON documents: a header; for each collection one with its name, those
+stored in it, and an empty one, which no collection has; at the end, another empty one. The checksum
+of gzip shows damage, but not who has written the file: a reader bounds what it takes from it.
+"""
+
+import zlib
+from collections import Counter
 from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from gzip import BadGzipFile, GzipFile
 from pathlib import Path
 from typing import IO, Any
-from urllib.parse import quote
-from zipfile import ZipFile
 
-from motor.motor_asyncio import AsyncIOMotorClientSession
+import bson
+from bson.codec_options import CodecOptions
+from bson.errors import BSONError
+from bson.raw_bson import RawBSONDocument
 from pymongo.errors import BulkWriteError, PyMongoError
 
 from registry import __version__
 from registry.mongod.data_directory import RESERVE_BYTES, has_space
-from registry.operations.backup_archive import (
-    Backup,
-    BackupError,
-    Collection,
-    Manifest,
-    new_archive,
-    split_documents,
-    write_manifest,
-)
 from registry.operations.types_lease import SERVICES
 from registry.storage import (
     INCOMPLETE_RESTORE,
@@ -33,7 +33,114 @@ from registry.storage import (
     snapshot_session,
 )
 
+_FORMAT = 2
+"""The version of the file format; a reader refuses those that it does not know."""
+
+_COMPRESSION_LEVEL = 1
+"""Higher levels take several times as long for a tenth less space; the snapshot may not last."""
+
+_END = bson.encode({})
+
+_DOCUMENT_BYTES = 2**24
+"""The largest document that MongoDB stores."""
+
+_HEADER_BYTES = 1_000
+
+_BATCH_BYTES = 2**20
+"""Restored at once: more, by the last document."""
+
+_RAW: CodecOptions[Any] = CodecOptions(document_class=RawBSONDocument)
+
 _NO_SPACE = f"the disk of {{}} has less than {RESERVE_BYTES // 2**20} MB of free space"
+
+
+class BackupError(Exception):
+    """A backup or restore that is not possible; the message is one line with the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a backup contains. time: of the snapshot. documents: how many, by collection."""
+
+    time: str
+    documents: Mapping[str, int]
+
+
+class Backup:
+    """A backup that is open for reading, the whole of which is checked first."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        """Check the file. Raises BackupError, also OSError."""
+        self._file = file
+        documents = Counter[str]()
+        for name, batch in self.batches():
+            documents[name] += len(batch)
+        self.manifest = Manifest(self._time, documents)
+
+    def batches(self) -> Iterator[tuple[str, list[RawBSONDocument]]]:
+        """Yield the documents, as many at a time as fit in memory, and their collection.
+
+        The last batch of each collection may be empty.
+        """
+        self._file.seek(0)
+        try:
+            with GzipFile(fileobj=self._file) as file:
+                self._time = _read_time(file)
+                while name := _read_name(file):
+                    yield from ((name, batch) for batch in _read_batches(file))
+                _require(not file.read(1))
+        except (BadGzipFile, EOFError, zlib.error, BSONError) as error:
+            raise _damaged() from error
+
+
+def _read_batches(file: GzipFile) -> Iterator[list[RawBSONDocument]]:
+    batch, size = list[RawBSONDocument](), 0
+    while (document := _read_document(file, _DOCUMENT_BYTES)) != _END:
+        # Decoding and encoding would take most of the time, and lose what Python cannot represent.
+        batch.append(RawBSONDocument(document))
+        size += len(document)
+        if size >= _BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    yield batch
+
+
+def _read_time(file: GzipFile) -> str:
+    header = bson.decode(_read_document(file, _HEADER_BYTES))
+    if header.get("format") != _FORMAT:
+        raise BackupError("its format is not one that this version reads")
+    _require(isinstance(time := header.get("time"), str))
+    return str(time)
+
+
+def _read_name(file: GzipFile) -> str | None:
+    """Return the name of the next collection, None after the last one."""
+    document = _read_document(file, _HEADER_BYTES)
+    if document == _END:
+        return None
+    name = bson.decode(document).get("collection")
+    # Neither those of MongoDB itself, such as `system.views`, nor the mark of a restore.
+    _require(isinstance(name, str) and not name.startswith("system."))
+    _require(name not in {"", INCOMPLETE_RESTORE})
+    return str(name)
+
+
+def _read_document(file: GzipFile, limit: int) -> bytes:
+    head = file.read(4)
+    length = int.from_bytes(head, "little")
+    _require(len(_END) <= length <= limit)
+    document = head + file.read(length - len(head))
+    _require(len(document) == length)
+    return document
+
+
+def _require(is_right: bool) -> None:
+    if not is_right:
+        raise _damaged()
+
+
+def _damaged() -> BackupError:
+    return BackupError("it is damaged or incomplete, or not a backup: restore another one")
 
 
 async def back_up(database: Database, file: IO[bytes]) -> Manifest:
@@ -42,18 +149,24 @@ async def back_up(database: Database, file: IO[bytes]) -> Manifest:
     Clients may read and write meanwhile. Raises BackupError if it takes longer than MongoDB keeps a
     snapshot, or if MongoDB fails; also OSError.
     """
-    time = datetime.now(UTC)
-    with _translated_errors():
+    time = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    documents = Counter[str]()
+    with (
+        _translated_errors(),
+        GzipFile("", "wb", _COMPRESSION_LEVEL, file) as archive,
+    ):
         async with snapshot_session(database) as session:
-            with new_archive(file) as archive:
-                collections = [
-                    await _write(archive, database, name, session)
-                    for name in sorted(await _collections(database))
-                ]
-                stamp = time.isoformat(timespec="seconds").replace("+00:00", "Z")
-                manifest = Manifest(stamp, __version__, tuple(collections))
-                write_manifest(manifest, archive)
-    return manifest
+            header = {"format": _FORMAT, "time": time, "registry": __version__}
+            archive.write(bson.encode(header))
+            for name in sorted(await _collections(database)):
+                documents[name] = 0
+                archive.write(bson.encode({"collection": name}))
+                async for batch in database[name].find_raw_batches({}, session=session):
+                    archive.write(batch)
+                    documents[name] += len(bson.decode_all(batch, _RAW))
+                archive.write(_END)
+            archive.write(_END)
+    return Manifest(time, documents)
 
 
 async def restore(
@@ -66,20 +179,22 @@ async def restore(
 
     directory: that of an embedded mongod, which would abort if its disk became full. omitted: names
     of collections to leave out. A database in which another restore was interrupted counts as
-    empty. Raises BackupError if the backup is malformed, the database is not empty, its disk is
-    nearly full, or MongoDB fails; also OSError.
+    empty. Raises BackupError if the database is not empty, its disk is nearly full, or MongoDB
+    fails; also OSError.
     """
-    kept = tuple(one for one in backup.manifest.collections if one.name not in omitted)
     with _translated_errors():
         await _clear(database)
         await database[INCOMPLETE_RESTORE].insert_one({"backup": backup.manifest.time})
-        for collection in kept:
-            for documents in backup.batches(collection):
+        for name, documents in backup.batches():
+            if documents and name not in omitted:
                 if directory is not None and not has_space(directory, RESERVE_BYTES):
                     raise BackupError(_NO_SPACE.format(directory))
-                await database[collection.name].insert_many(documents, ordered=False)
+                await database[name].insert_many(documents, ordered=False)
         await database.drop_collection(INCOMPLETE_RESTORE)
-    return replace(backup.manifest, collections=kept)
+    counts = backup.manifest.documents.items()
+    return Manifest(
+        backup.manifest.time, {name: count for name, count in counts if name not in omitted}
+    )
 
 
 @contextmanager
@@ -102,18 +217,6 @@ async def _collections(database: Database) -> list[str]:
     }
     names: list[str] = await database.list_collection_names(filter=kinds)
     return names
-
-
-async def _write(
-    archive: ZipFile, database: Database, name: str, session: AsyncIOMotorClientSession
-) -> Collection:
-    """Write the documents of a collection, as the session shows them, into the archive."""
-    member, documents = f"{quote(name, safe='')}.bson", 0
-    with archive.open(member, "w", force_zip64=True) as file:
-        async for batch in database[name].find_raw_batches({}, session=session):
-            file.write(batch)
-            documents += sum(1 for _ in split_documents(batch))
-    return Collection(name, member, documents)
 
 
 async def _clear(database: Database) -> None:

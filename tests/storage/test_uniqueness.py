@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from registry.model.graph import Graph
-from registry.operations.backup_archive import open_backup
-from registry.operations.backups import restore
+from registry.operations.backups import Backup, restore
 from registry.program import StartError
 from registry.resources import RESOURCES
 from registry.settings import Settings
@@ -251,7 +250,7 @@ async def test_a_backup_is_restored_into_a_database_with_unique_indexes(
     other = database.client[f"{settings.database}_2"]
     await database.computers.insert_many([{"_id": one, "serial": "SN-1"} for one in (1, 2)])
     await back_up_to(database, tmp_path / "backup")
-    with open_backup(FileIO(tmp_path / "backup")) as backup:
-        await restore(other, backup)
+    with FileIO(tmp_path / "backup") as file:
+        await restore(other, Backup(file))
     assert "(ids 1, 2)" in await start_error(serve, replace(unique, database=other.name))
     await database.client.drop_database(other.name)

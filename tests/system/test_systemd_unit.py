@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from registry.operations.backup_archive import open_backup
+from registry.operations.backups import Backup
 from registry.settings import Settings
 from tests.programs import required_program
 from tests.system.conftest import Start
@@ -89,8 +89,8 @@ def test_the_unit_of_backups_keeps_dated_files(
     assert recent.exists()
     (dated,) = set(tmp_path.iterdir()) - {recent}
     assert re.fullmatch(r"\d{4}-\d\d-\d\d-\d{4}\.backup", dated.name)
-    with open_backup(FileIO(dated)) as backup:
-        assert backup.manifest.registry
+    with FileIO(dated) as written:
+        assert Backup(written).manifest.time
 
 
 def test_the_unit_exposes_little() -> None:

@@ -35,8 +35,7 @@ from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
 from registry.openapi import swagger_ui
 from registry.openapi.description import describe
-from registry.operations.added_fields import AddedFields
-from registry.operations.types_lease import types_lease
+from registry.operations.added_fields import AddedFields, types_lease
 from registry.resources.types_file import digest_of_types
 from registry.settings import Settings
 from registry.storage import Coalescer, Repository, TokenLookups, Tokens, connect

@@ -8,7 +8,7 @@ from registry.jsonapi.resource_objects import path_of
 from registry.model.graph import Graph
 from registry.model.identifier import parse_id
 from registry.model.resource_type import ResourceType
-from registry.operations.histories import forget
+from registry.operations.consistency import forget
 from registry.program import StartError, note
 from registry.settings import Settings
 

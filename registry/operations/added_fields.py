@@ -1,26 +1,37 @@
 """What a file of types adds to stored records: whether these fit it, and what they lack.
 
 What is no longer declared is hidden, and stays. The counter of a type keeps what was ever declared:
-`{declared: {<name>: its form}, hidden: [<names>], collection}`.
+`{declared: {<name>: its form}, hidden: [<names>], collection}`. All services of a database declare
+the same: each holds a lease for what it declares.
 """
 
+import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any
+from uuid import uuid4
 
 import pymongo
 from marshmallow import missing
 from motor.motor_asyncio import AsyncIOMotorClientSession
+from pymongo.errors import PyMongoError
 
 from registry.model.attributes import Enumeration
 from registry.model.graph import Graph
 from registry.model.history import tracked_links
 from registry.model.record import ID, TEXT_BLOCK, Record
 from registry.model.resource_type import Link, ResourceType
-from registry.operations.consistency import Report, RuleReport, TargetsExist, check, value_defect
-from registry.operations.histories import PeriodsAreRight
-from registry.operations.rule import Rule, Violation, scan
+from registry.operations.consistency import Report, RuleReport, check
+from registry.operations.rules import (
+    PeriodsAreRight,
+    Rule,
+    TargetsExist,
+    Violation,
+    scan,
+    value_defect,
+)
 from registry.program import StartError
 from registry.resources.types_file import TypesFile, history_type
 from registry.storage import (
@@ -45,6 +56,16 @@ _SECONDS = 3_600.0
 """The time limit of an update of all records."""
 
 _MAX_IDS = 5
+
+SERVICES = "services"
+"""The collection with a document for each lease: `{_id, digest, until}`."""
+
+LEASE_SECONDS = 30
+"""How long a process counts that was killed, or cannot reach the database."""
+
+_RENEWAL_SECONDS = 10.0
+
+_CLOSE_SECONDS = 1.0
 
 
 class AddedFields:
@@ -268,3 +289,44 @@ def _form(resource: ResourceType, name: str) -> list[Any]:
     attribute = resource.attributes[name]
     values = attribute.values if isinstance(attribute, Enumeration) else ()
     return [type(attribute).__name__, attribute.nullable, *sorted(values)]
+
+
+@asynccontextmanager
+async def types_lease(database: Database, digest: str) -> AsyncIterator[None]:
+    """Hold a lease for the declared types with a digest.
+
+    Raises StartError if another process holds one for other types; also PyMongoError.
+    """
+    services, id_ = database[SERVICES], uuid4().hex
+    until = {"$add": ["$$NOW", LEASE_SECONDS * 1_000]}  # by the clock of the server
+
+    async def renew() -> None:
+        await services.update_one(
+            {"_id": id_}, [{"$set": {"digest": digest, "until": until}}], upsert=True
+        )
+
+    async def keep() -> None:
+        while True:
+            await asyncio.sleep(_RENEWAL_SECONDS)
+            with suppress(PyMongoError):  # it is renewed as soon as that is possible again
+                await renew()
+
+    # Stored first: of two that start at the same time, at least one finds the other.
+    await renew()
+    keeping = asyncio.create_task(keep())
+    try:
+        await services.delete_many({"$expr": {"$lt": ["$until", "$$NOW"]}})
+        if other := await services.find_one({"digest": {"$ne": digest}}):
+            raise StartError(
+                f"a service of this database declares other types (digest {other['digest']}) than "
+                f"this one (digest {digest}): give all the same file with --types or "
+                "REGISTRY_TYPES, or stop it first; one that was killed counts for "
+                f"{LEASE_SECONDS} s"
+            )
+        yield
+    finally:
+        keeping.cancel()
+        await asyncio.wait([keeping])
+        with suppress(PyMongoError, TimeoutError), pymongo.timeout(_CLOSE_SECONDS):
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await services.delete_one({"_id": id_})

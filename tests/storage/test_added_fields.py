@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from registry.http.app_keys import REPOSITORY
+from registry.operations.added_fields import SERVICES
 from registry.operations.consistency import check
-from registry.operations.types_lease import SERVICES
 from registry.program import StartError
 from registry.resources.types_file import TypesFile, digest_of_types
 from registry.settings import Settings

@@ -24,8 +24,8 @@ from hypothesis import strategies as st
 from motor.motor_asyncio import AsyncIOMotorCollection
 
 from registry.operations import backups
+from registry.operations.added_fields import SERVICES
 from registry.operations.backups import Backup, BackupError, Manifest, back_up, restore
-from registry.operations.types_lease import SERVICES
 from registry.private_files import new_file
 from registry.program import StartError
 from registry.settings import Settings

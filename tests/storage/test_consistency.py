@@ -15,8 +15,8 @@ from pymongo import MongoClient
 from registry.commands.database import check as check_command
 from registry.model.graph import Graph
 from registry.model.period import LASTING
-from registry.operations.consistency import Report, TargetsExist, TextsAreInBlocks, check
-from registry.operations.rule import Violation
+from registry.operations.consistency import Report, check
+from registry.operations.rules import TargetsExist, TextsAreInBlocks, Violation
 from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.storage import SNAPSHOT_UNAVAILABLE

@@ -1,0 +1,386 @@
+"""The rules that stored data have to satisfy: how violations are found in a snapshot, and repaired.
+
+The service may be writing during a repair: what it has written since the snapshot stays as it is.
+"""
+
+import reprlib
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+import bson
+from bson.int64 import Int64
+from marshmallow import ValidationError
+from motor.motor_asyncio import AsyncIOMotorClientSession, AsyncIOMotorCollection
+from pymongo import ASCENDING, UpdateOne
+from pymongo.errors import OperationFailure
+
+from registry.model.attributes import Attribute, utc_text
+from registry.model.authorship import AUTHORSHIP
+from registry.model.graph import Graph
+from registry.model.history import TrackedLink, tracked_links
+from registry.model.period import SINCE, UNTIL
+from registry.model.record import ID, TEXT_BLOCK, VERSION, Record
+from registry.model.resource_type import Link, ResourceType
+from registry.storage import (
+    HAS_BOUNDS,
+    NEXT_VERSION,
+    NO_BLOCK,
+    Database,
+    collection_of,
+    computed_texts,
+    correction,
+    greatest_id,
+    invalid_fields,
+    is_history_complete,
+    lacking,
+    open_link_periods,
+    recompute,
+    record_schema,
+    searched_names,
+)
+
+_BATCH_SIZE = 1_000
+"""Records that a scan holds in memory."""
+
+_BAD_VALUE = 2
+"""MongoDB's error code for the name of an index that is still being built."""
+
+_PARTIAL = {"sparse", "partialFilterExpression"}
+
+_NUMBERS = {"$type": ["int", "long"]}
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """Something that is stored and wrong.
+
+    place, id: the collection and the id of a record; the id is None for anything else. reason: what
+    is wrong, in one line. value: what is stored, if `Rule.repair` needs it.
+    """
+
+    place: str
+    id: Any
+    reason: str
+    value: Any = None
+
+    def __str__(self) -> str:
+        place = self.place if self.id is None else f"{self.place}/{shown(self.id)}"
+        return f"{place}: {self.reason}"
+
+
+class Rule:
+    """One thing that the records of a type have to satisfy. The methods raise PyMongoError."""
+
+    def __init__(self, database: Database, resource: ResourceType) -> None:
+        self._database = database
+        self._resource = resource
+        self._records = database[resource.collection]
+
+    def violations(self, session: AsyncIOMotorClientSession) -> AsyncIterator[Violation]:
+        """Yield all violations in the snapshot of a session, with constant memory."""
+        raise NotImplementedError
+
+    async def repair(self, violations: Sequence[Violation]) -> None:
+        """Store what is right, where other data say it; otherwise an operator has to."""
+
+
+async def scan(
+    collection: AsyncIOMotorCollection[Record],
+    query: Record,
+    order: Sequence[str],
+    session: AsyncIOMotorClientSession,
+    fields: Iterable[str] = (),
+) -> AsyncIterator[list[Record]]:
+    """Yield batches of the records that satisfy a query, in the order of some fields.
+
+    fields: those to return beside these. Raises PyMongoError.
+    """
+    # A cursor that decodes each record on its own takes several times as long.
+    cursor = collection.find_raw_batches(
+        query,
+        [*order, *fields],
+        sort=[(field, ASCENDING) for field in order],
+        batch_size=_BATCH_SIZE,
+        allow_disk_use=True,  # while the index is not yet built
+        session=session,
+    )
+    async for batch in cursor:
+        yield bson.decode_all(batch, collection.codec_options)
+
+
+def shown(value: Any) -> str:
+    """Return a stored value, which external writers may have made long, as a part of a line."""
+    return reprlib.repr(value)
+
+
+class CounterIsAhead(Rule):
+    """Ids are never reused: the counter is an integer that is not less than the greatest id."""
+
+    async def violations(self, session: AsyncIOMotorClientSession) -> AsyncIterator[Violation]:
+        """Yield the violation if the counter is missing, not an integer, or less."""
+        name = self._resource.type
+        counter = await self._database.counters.find_one({ID: name}, session=session) or {}
+        greatest = await greatest_id(self._records, session)
+        last = counter.get("seq")
+        if (last is None and not greatest) or (
+            isinstance(last, int) and not isinstance(last, bool) and last >= greatest
+        ):
+            return
+        reason = f"{shown(last)} is not an integer from {greatest} up, the greatest id"
+        yield Violation(f"counters/{name}", None, reason)
+
+    async def repair(self, _: Sequence[Violation]) -> None:
+        """Raise the counter to the greatest id, in one step with what services add to it."""
+        last = {"$convert": {"input": "$seq", "to": "long", "onError": 0, "onNull": 0}}
+        update = {"seq": {"$max": [last, await greatest_id(self._records)]}}
+        query = {ID: self._resource.type}
+        await self._database.counters.update_one(query, [{"$set": update}], upsert=True)
+
+
+class IndexesAreComplete(Rule):
+    """Totals and filters are exact: each index has as many records as the collection itself.
+
+    Only MongoDB maintains indexes: one that is not complete was damaged with the files.
+    """
+
+    async def violations(self, session: AsyncIOMotorClientSession) -> AsyncIterator[Violation]:
+        """Yield the indexes that lack records."""
+        total = await count(self._records, {"$natural": 1}, session)
+        for name, index in (await self._records.index_information()).items():
+            if not _PARTIAL.isdisjoint(index):
+                continue
+            try:
+                entries = await count(self._records, name, session)
+            except OperationFailure as error:
+                if error.code != _BAD_VALUE:
+                    raise
+                continue
+            if entries != total:
+                remedy = "restore a backup" if name == f"{ID}_" else "drop it and start the service"
+                reason = f"the index {name} has {entries:,} of {total:,} records: {remedy}"
+                yield Violation(self._resource.collection, None, reason)
+
+
+class RecordsAreValid(Rule):
+    """Records have the form that their type declares, and values that requests may set.
+
+    Those that were stored before the collection had a validator, or without it, may not.
+    """
+
+    async def violations(self, session: AsyncIOMotorClientSession) -> AsyncIterator[Violation]:
+        """Yield the records that MongoDB would refuse, then those with other invalid values."""
+        query = {"$nor": [{"$jsonSchema": record_schema(self._resource)}]}
+        async for record in self._records.find(query, session=session):
+            invalid = invalid_fields(self._resource, record)
+            fixed = dict(self._fixed(record, invalid))
+            stored = {name: record.get(name) for name in (ID, *fixed)}
+            reason = "; ".join(invalid.values())
+            yield Violation(self._resource.collection, record[ID], reason, (stored, fixed))
+        names = self._resource.attribute_names - self._resource.computed.keys()
+        attributes = {name: self._resource.attributes[name] for name in names}
+        async for records in scan(self._records, {}, (ID,), session, names):
+            for record in records:
+                defects = [
+                    f"{name} is not valid: {defect}"
+                    for name, attribute in attributes.items()
+                    if (defect := value_defect(attribute, record.get(name)))
+                ]
+                if defects:
+                    yield Violation(self._resource.collection, record[ID], "; ".join(defects))
+
+    def _fixed(self, record: Record, invalid: Iterable[str]) -> Iterator[tuple[str, Any]]:
+        """Yield the invalid fields that can be repaired, and their values after that."""
+        for name in invalid:
+            value = record.get(name)
+            if name == VERSION:
+                yield name, 0
+            elif name in AUTHORSHIP and isinstance(value, datetime):
+                yield name, utc_text(value.replace(tzinfo=UTC))
+            elif name != ID and isinstance(value, float) and value.is_integer():
+                yield name, Int64(value)
+
+    async def repair(self, violations: Sequence[Violation]) -> None:
+        """Store the version 0, times as text, and integers as such, unless changed since."""
+        fixes = [one.value for one in violations if one.value]
+        if updates := [UpdateOne(stored, {"$set": fixed}) for stored, fixed in fixes if fixed]:
+            await self._records.bulk_write(updates)
+
+
+class ComputedFieldsAreRight(Rule):
+    """Computed attributes that are stored follow from their parts."""
+
+    async def violations(self, session: AsyncIOMotorClientSession) -> AsyncIterator[Violation]:
+        """Yield a violation for each record with other ones; MongoDB compares them."""
+        right = computed_texts(self._resource)
+        wrong = {
+            # What is not set, or null, is computed by the service.
+            name: {"$and": [{"$gt": [f"${name}", None]}, {"$ne": [f"${name}", right[name]]}]}
+            for name in right
+        }
+        stages: list[Record] = [
+            {"$match": {"$expr": {"$or": list(wrong.values())}}},
+            {"$project": wrong},
+        ]
+        async for record in self._records.aggregate(stages, session=session):
+            reason = "; ".join(self._reason(name) for name in right if record[name])
+            yield Violation(self._resource.collection, record[ID], reason)
+
+    def _reason(self, name: str) -> str:
+        return f"{name} does not follow from {', '.join(self._resource.computed[name].parts)}"
+
+    async def repair(self, violations: Sequence[Violation]) -> None:
+        """Compute the fields from the records as they are now; this changes no response."""
+        ids = [one.id for one in violations]
+        await self._records.update_many({ID: {"$in": ids}}, recompute(self._resource))
+
+
+class PeriodsAreRight(Rule):
+    """Each link has one period in force, no other period is, and those of one link do not overlap.
+
+    Links that are older than their history get one in the background.
+    """
+
+    def __init__(self, database: Database, link: TrackedLink, graph: Graph) -> None:
+        super().__init__(database, link.source)
+        self._graph = graph
+        self._link = link
+        self._periods = database[link.periods.collection]
+
+    async def violations(self, session: AsyncIOMotorClientSession) -> AsyncIterator[Violation]:
+        """Yield the records whose link has wrong periods, also those of deleted records."""
+        is_complete = await is_history_complete(self._database, self._link, session)
+        now = datetime.now(UTC)
+        async for records, periods in self._by_source(session):
+            for id_ in sorted(records.keys() | periods.keys()):
+                correct = correction(self._link, records.get(id_, {}), periods[id_], now)
+                if correct.reasons and (is_complete or periods[id_]):
+                    reason = "; ".join(correct.reasons)
+                    yield Violation(self._resource.collection, id_, reason)
+
+    async def _by_source(
+        self, session: AsyncIOMotorClientSession
+    ) -> AsyncIterator[tuple[dict[int, Record], dict[int, list[Record]]]]:
+        """Yield records and periods by the id of the record, for one range of ids after another."""
+        link, after = self._link, 0
+        fields = (link.link.foreign_key, link.link.period_field)
+        async for batch in scan(self._records, {ID: _NUMBERS}, (ID,), session, fields):
+            last = batch[-1][ID]
+            periods = await self._read_periods({"$gt": after, "$lte": last}, session)
+            yield {record[ID]: record for record in batch}, periods
+            after = last
+        yield {}, await self._read_periods({"$gt": after}, session)
+
+    async def _read_periods(
+        self, ids: Any, session: AsyncIOMotorClientSession
+    ) -> dict[int, list[Record]]:
+        """Return the valid periods of a range of records, by the id of the record."""
+        key, by_source = self._link.source_key, defaultdict[int, list[Record]](list)
+        query = {"$and": [{key: _NUMBERS}, {key: ids}], **HAS_BOUNDS}
+        fields = (SINCE, UNTIL, self._link.target_key)
+        async for batch in scan(self._periods, query, (key, ID), session, fields):
+            for one in batch:
+                by_source[one[key]].append(one)
+        return by_source
+
+    async def repair(self, violations: Sequence[Violation]) -> None:
+        """Insert, end and remove periods as the links are now."""
+        async with open_link_periods(self._database, self._graph, self._link) as periods:
+            await periods.repair([one.id for one in violations if isinstance(one.id, int)])
+
+
+class TargetsExist(Rule):
+    """The targets of all links of one kind exist.
+
+    A link without a target is removed, as the deletion of the target would have done.
+    """
+
+    def __init__(
+        self, database: Database, resource: ResourceType, link: Link, graph: Graph
+    ) -> None:
+        super().__init__(database, resource)
+        self._graph = graph
+        self._link = link
+        self._targets = database[graph[link.target].collection]
+
+    async def violations(self, session: AsyncIOMotorClientSession) -> AsyncIterator[Violation]:
+        """Yield the records whose foreign key is not the id of a target, by ascending key."""
+        field = self._link.foreign_key
+        targets = {"from": self._targets.name, "foreignField": ID, "as": "found"}
+        stages: list[Record] = [
+            {"$match": {field: {"$ne": None}}},
+            {"$lookup": {**targets, "localField": field}},
+            # An array would find the targets of its elements.
+            {"$match": {"$or": [{"found": []}, {field: {"$type": "array"}}]}},
+            {"$sort": {field: ASCENDING, ID: ASCENDING}},
+            {"$project": {field: True}},
+        ]
+        async for record in self._records.aggregate(stages, session=session, allowDiskUse=True):
+            target = f"a {self._link.target} that does not exist"
+            reason = f"{self._link.name} is {shown(record[field])}, {target}"
+            yield Violation(self._resource.collection, record[ID], reason, record[field])
+
+    async def repair(self, violations: Sequence[Violation]) -> None:
+        """Remove the links, unless they have been changed or their targets created since."""
+        field = self._link.foreign_key
+        values = [one.value for one in violations]
+        created = [one[ID] async for one in self._targets.find({ID: {"$in": values}}, [ID])]
+        query = {
+            ID: {"$in": [one.id for one in violations]},
+            field: {"$in": values, "$nin": created},
+        }
+        update = {field: None, VERSION: NEXT_VERSION}
+        await self._records.update_many(query, [{"$set": update}])
+        for tracked in tracked_links(self._graph):
+            if tracked.link is self._link:
+                await PeriodsAreRight(self._database, tracked, self._graph).repair(violations)
+
+
+class TextsAreInBlocks(Rule):
+    """Text search finds every record: the text block that it names exists and has its texts.
+
+    Blocks may have outdated texts beside them, which searches skip.
+    """
+
+    async def violations(self, session: AsyncIOMotorClientSession) -> AsyncIterator[Violation]:
+        """Yield the records that a search would not find."""
+        blocks = self._database[collection_of(self._resource)]
+        query: Record = {TEXT_BLOCK: {"$nin": [None, NO_BLOCK]}}
+        texts = searched_names(self._resource)
+        async for records in scan(self._records, query, (TEXT_BLOCK, ID), session, texts):
+            for number, members in groupby(records, itemgetter(TEXT_BLOCK)):
+                block = await blocks.find_one({ID: {"$eq": number}}, session=session)
+                reason = f"its texts are not in the text block {shown(number)}"
+                for record in lacking(self._resource, block, [*members]) if block else members:
+                    yield Violation(self._resource.collection, record[ID], reason, number)
+
+    async def repair(self, violations: Sequence[Violation]) -> None:
+        """Take the records out of their blocks: searches then compare them one by one."""
+        query = {
+            ID: {"$in": [one.id for one in violations]},
+            TEXT_BLOCK: {"$in": [one.value for one in violations]},
+        }
+        await self._records.update_many(query, {"$set": {TEXT_BLOCK: None}})
+
+
+def value_defect(attribute: Attribute, value: Any) -> str | None:
+    """Return why requests may not set a value, None if they may, or if it is of another type."""
+    if not isinstance(value, attribute.stored_type) or value == attribute.stored_null:
+        return None
+    try:
+        attribute.load(attribute.to_json(value))
+    except ValidationError as error:
+        return " ".join(map(str, error.messages))
+    return None
+
+
+async def count(
+    collection: AsyncIOMotorCollection[Record], hint: Any, session: AsyncIOMotorClientSession
+) -> int:
+    """Return the number of records in an index, or with the hint `$natural` in the collection."""
+    found = await collection.aggregate([{"$count": "total"}], hint=hint, session=session).to_list(1)
+    return found[0]["total"] if found else 0

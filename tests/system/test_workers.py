@@ -45,7 +45,7 @@ def workers_of(service: Service) -> list[int]:
     return [
         child
         for child in children(service.process.pid)
-        if b"registry.processes.worker" in command_of(child)
+        if b"registry.processes.workers" in command_of(child)
     ]
 
 

@@ -70,7 +70,7 @@ def _parser() -> Parser:
 def _versions() -> str:
     """Return the versions of the registry, of Python, and of the mongod that it would embed."""
     # Imported late, because the driver loads slowly.
-    from registry.mongod.binary import version  # noqa: PLC0415
+    from registry.mongod.embedded import version  # noqa: PLC0415
 
     parts = {
         "registry": __version__,

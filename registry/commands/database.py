@@ -15,7 +15,7 @@ from registry.commands.arguments import database_parser, settings_of
 from registry.commands.output import describe, fail, input_file, output, output_file
 from registry.model.graph import Graph
 from registry.mongod.data_directory import has_data, running_uri
-from registry.mongod.data_format import raise_format
+from registry.mongod.embedded import raise_format
 from registry.operations.backups import Backup, BackupError, Manifest, back_up
 from registry.operations.backups import restore as restore_backup
 from registry.operations.consistency import Report

@@ -2,6 +2,7 @@
 
 import asyncio
 import fcntl
+import logging
 import os
 import shutil
 import socket
@@ -13,6 +14,8 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 from urllib.parse import quote
+
+from motor.motor_asyncio import AsyncIOMotorClient
 
 from registry.private_files import is_trusted, open_private
 from registry.program import StartError
@@ -42,6 +45,11 @@ _COMMAND_SECONDS = 3.0  # most commands on the data directory of a stopped servi
 
 _CONNECT_SECONDS = 1.0
 """How long to wait for a mongod, which accepts connections at once unless it is stopped."""
+
+_CHECK_SECONDS = 1.0
+"""How often free space is checked, which takes microseconds."""
+
+_log = logging.getLogger("registry")
 
 
 def db_path(data_dir: Path) -> Path:
@@ -216,3 +224,39 @@ def start_errors(data_dir: Path) -> Iterator[None]:
     except OSError as error:
         reason = f"cannot use data directory {data_dir} ({error.strerror})"
         raise StartError(f"{reason}: {_ADVICE}") from error
+
+
+class DiskSpace:
+    """Checks the disk of the embedded mongod in the background.
+
+    is_enough: whether there is space for changes.
+    """
+
+    def __init__(self) -> None:
+        self.is_enough = True
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def watch(self, client: AsyncIOMotorClient[Any]) -> None:
+        """Begin to check the disk if the mongod is embedded. Raises PyMongoError."""
+        if (await client.admin.command("hello")).get("me") == MEMBER:
+            options = await client.admin.command("getCmdLineOpts")
+            self._check(Path(options["parsed"]["storage"]["dbPath"]))
+
+    def close(self) -> None:
+        """End the checks."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _check(self, directory: Path) -> None:
+        was_enough = self.is_enough
+        with suppress(OSError):
+            self.is_enough = has_space(directory, RESERVE_BYTES)
+        if was_enough and not self.is_enough:
+            _log.error(
+                "The disk of %s has less than %d MB of free space: changes are refused",
+                directory,
+                RESERVE_BYTES // 2**20,
+            )
+        elif self.is_enough and not was_enough:
+            _log.warning("The disk of %s has free space again", directory)
+        self._timer = asyncio.get_running_loop().call_later(_CHECK_SECONDS, self._check, directory)

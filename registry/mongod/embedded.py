@@ -1,20 +1,28 @@
-"""The embedded mongod: a one-node replica set on a unix socket that only this user can open."""
+"""The embedded mongod: a one-node replica set on a unix socket that only this user can open.
+
+The format of its data is what MongoDB calls the feature compatibility version. A mongod opens data
+in its own format and in that of the major version before, and keeps it. Once the format is raised
+to its own, earlier versions can no longer open the data.
+"""
 
 import asyncio
+import importlib.util
 import logging
 import os
+import shutil
 import socket
+import subprocess
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeAlias
 
 from motor.motor_asyncio import AsyncIOMotorClient
 from pymongo.errors import OperationFailure, PyMongoError
 
 from registry.metrics import MONGOD_RESTARTS
-from registry.mongod.binary import find_binary
 from registry.mongod.data_directory import (
     MEMBER,
     db_path,
@@ -26,7 +34,6 @@ from registry.mongod.data_directory import (
     start_errors,
     wait_for_previous,
 )
-from registry.mongod.data_format import MongoClient, read_format, version_conflict
 from registry.mongod.server_log import Log
 from registry.program import StartError, program
 from registry.settings import Settings
@@ -80,6 +87,11 @@ exit "$status"
 """Terminates the program when standard input receives a line, or is closed because this process
 has ended. In the second case it also kills the program if it does not stop, as nobody else will.
 Background commands of a shell read /dev/null instead of standard input, hence descriptor 3."""
+
+_CONFIRMED_FROM = 7
+"""The first major version that requires a confirmation to change the format; 6.0 refuses one."""
+
+_MongoClient: TypeAlias = AsyncIOMotorClient[dict[str, Any]]
 
 _log = logging.getLogger("registry")
 
@@ -192,7 +204,7 @@ class _Mongod:
                 await _wait_for_primary(self.uri)
         except (TimeoutError, ChildProcessError, PyMongoError) as error:
             late = f"it was not ready after {START_SECONDS:g} s"
-            reason = version_conflict(self.log) or self.log.first_error() or str(error) or late
+            reason = self.log.version_conflict() or self.log.first_error() or str(error) or late
             raise ChildProcessError(self._reason(reason)) from error
 
     def _reason(self, *parts: str | None) -> str:
@@ -202,7 +214,7 @@ class _Mongod:
 async def _wait_for_primary(uri: str) -> None:
     """Initiate the replica set if there is none yet, and wait until it accepts writes."""
     # Used here only: a client that connected before the initiation assumes no session support.
-    client: MongoClient = AsyncIOMotorClient(uri, serverSelectionTimeoutMS=5000)
+    client: _MongoClient = AsyncIOMotorClient(uri, serverSelectionTimeoutMS=5000)
     try:
         while not (hello := await client.admin.command("hello"))["isWritablePrimary"]:
             if "isreplicaset" in hello:  # not a member of a set yet, or not yet known to be one
@@ -221,10 +233,75 @@ async def _wait_for_primary(uri: str) -> None:
         )
 
 
-async def _initiate(client: MongoClient) -> None:
+async def _initiate(client: _MongoClient) -> None:
     members = [{"_id": 0, "host": MEMBER}]
     try:
         await client.admin.command("replSetInitiate", {"_id": "registry", "members": members})
     except OperationFailure as error:
         if error.code != 23:  # AlreadyInitialized
             raise
+
+
+@dataclass(frozen=True, slots=True)
+class DataFormat:
+    """mongod: the version of the program, such as 7.0.28. data: that of the format, such as 6.0."""
+
+    mongod: str
+    data: str
+
+    @property
+    def own(self) -> str:
+        """The format that this mongod writes."""
+        return ".".join(self.mongod.split(".")[:2])
+
+
+async def read_format(client: _MongoClient) -> DataFormat:
+    """Return the format of the data of a mongod. Raises PyMongoError."""
+    build = await client.admin.command("buildInfo")
+    name = "featureCompatibilityVersion"
+    parameters = await client.admin.command({"getParameter": 1, name: 1})
+    return DataFormat(build["version"], parameters[name]["version"])
+
+
+async def raise_format(client: _MongoClient) -> DataFormat:
+    """Raise the format of the data to that of their mongod; return the format before.
+
+    It may be repeated, also after an interruption. Raises PyMongoError.
+    """
+    before = await read_format(client)
+    command: dict[str, Any] = {"setFeatureCompatibilityVersion": before.own}
+    if int(before.mongod.partition(".")[0]) >= _CONFIRMED_FROM:
+        command["confirm"] = True
+    await client.admin.command(command)
+    return before
+
+
+def find_binary(configured: Path | None) -> Path:
+    """Return the path of the mongod to run, which REGISTRY_MONGOD may name. Raises StartError."""
+    if configured is not None:
+        if configured.is_dir() or not os.access(configured, os.X_OK):
+            raise StartError(f"REGISTRY_MONGOD or --mongod: {configured} is not executable")
+        return configured.absolute()
+    # Not imported, as FiftyOne itself, which uses the same package name, may be installed.
+    package = importlib.util.find_spec("fiftyone")
+    for place in (package and package.submodule_search_locations) or ():
+        if os.access(wheel := Path(place, "db", "bin", "mongod"), os.X_OK):
+            return wheel.absolute()
+    if installed := shutil.which("mongod"):
+        return Path(installed).absolute()
+    raise StartError(
+        "no mongod for this platform: install MongoDB, or set REGISTRY_MONGOD to a mongod, "
+        "or MONGODB_URI to a replica set"
+    )
+
+
+def version(settings: Settings) -> str | None:
+    """Return the version of the mongod that would run, None if there is none or it cannot run."""
+    try:
+        program = find_binary(settings.mongod)
+        printed = subprocess.run(  # noqa: S603 - the program that the service runs
+            [program, "--version"], capture_output=True, check=True, text=True
+        ).stdout
+    except (StartError, OSError, subprocess.CalledProcessError):
+        return None
+    return printed.partition("version v")[2].partition("\n")[0] or None

@@ -1,7 +1,8 @@
-"""The log of mongod: kept over restarts, and bounded."""
+"""The log of mongod: kept over restarts, bounded, and searched for the reason of a failure."""
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
@@ -14,6 +15,16 @@ _MAX_BYTES = 16 * 2**20
 
 _OLD_FILES = 2
 """`mongod.log.1`, the newer one, and `mongod.log.2`."""
+
+_FORMAT = re.compile(r"version(?:: \"| value ')(\d+\.\d+)")
+"""The format in the errors of mongod: that of the stored document, or, from 8.0, of its version."""
+
+_LATER_FILES = re.compile("unsupported WiredTiger|Version incompatibility detected")
+"""How WiredTiger, which stores the files, says that a later version has written them."""
+
+_WRONG_VERSION = 20573
+_BUILD_INFO = 23403
+"""Ids of log entries."""
 
 
 class Log:
@@ -46,9 +57,24 @@ class Log:
                 return _error_message(entry)
         return None
 
-    def entries(self) -> Iterator[dict[str, Any]]:
-        """Yield what mongod has logged since its start."""
-        return (entry for _, entry in self._lines())
+    def version_conflict(self) -> str | None:
+        """Return why mongod cannot open data of another version; None if that is no reason."""
+        mongod = "0.0"
+        for _, entry in self._lines():
+            attributes = entry.get("attr", {})
+            if entry.get("id") == _BUILD_INFO:
+                mongod = attributes["buildInfo"]["version"]
+            elif entry.get("id") == _WRONG_VERSION and (
+                found := _FORMAT.search(attributes["error"])
+            ):
+                return (
+                    f"mongod {mongod} cannot open data in the format of MongoDB {found[1]}: choose "
+                    f"mongod {found[1]} with --mongod, or raise the format step by step, as "
+                    "docs/operations.md describes"
+                )
+            elif _LATER_FILES.search(str(attributes.get("message"))):
+                return f"a MongoDB later than {mongod} wrote the data: choose it with --mongod"
+        return None
 
     def _lines(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the lines since the start, each with its entry; {} if it is of another program."""

@@ -14,8 +14,7 @@ from registry.model.graph import Graph
 from registry.model.history import tracked_links
 from registry.model.record import version_of
 from registry.model.resource_type import ResourceType
-from registry.mongod.data_directory import RESERVE_BYTES
-from registry.mongod.disk_space import DiskSpace
+from registry.mongod.data_directory import RESERVE_BYTES, DiskSpace
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.errors import (
     DiskNearlyFull,

@@ -30,7 +30,7 @@ from registry.http.server import Runner
 from registry.model.resource_type import ResourceType
 from registry.mongod import embedded
 from registry.settings import Settings
-from registry.storage.schema import maintenance
+from registry.storage import maintenance
 from registry.storage.tokens import Token, Tokens
 from registry.testing import Databases, data_directory, new_name, prepare
 from tests.mongods import client_of

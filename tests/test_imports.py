@@ -21,11 +21,12 @@ LAYERS = [
 """From the bottom up: a layer may import those before it."""
 
 STORAGE_LAYERS = [
-    {"errors", "bulkheads", "records", "text_blocks"},
+    {"errors", "bulkheads", "records"},
     {"mongo"},
-    {"schema"},
+    {"schema", "text_blocks"},
     {"reads"},
     {"writes"},
+    {"maintenance"},
     {"repository", "tokens"},
 ]
 """The layers of `registry.storage`, from the bottom up."""

@@ -38,10 +38,10 @@ from registry.storage import (
     Database,
     SnapshotExpired,
     StorageError,
-    UniqueIndexes,
     complete,
     drop_index,
     invalid_fields,
+    prepare_unique_indexes,
     prepare_validators,
     require_complete,
     searched_names,
@@ -94,7 +94,7 @@ class AddedFields:
             await self._require_fit()
             await prepare_validators(self._database, self._graph)
             # They may be refused as well; what has a default is not unique.
-            await UniqueIndexes(self._database, self._graph).prepare()
+            await prepare_unique_indexes(self._database, self._graph)
             await self._complete()
             for type_name, note in self._declarations().items():
                 counters, query = self._database.counters, {ID: type_name}

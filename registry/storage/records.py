@@ -16,13 +16,12 @@ from bson.decimal128 import Decimal128
 from bson.int64 import Int64
 
 from registry.jsonapi.changes import Change
-from registry.model.attributes import Attribute, ComputedText
+from registry.model.attributes import Attribute, ComputedText, Operator
 from registry.model.authorship import created
 from registry.model.record import ID, MAX_VERSION, TEXT_BLOCK, VERSION, LinkedIds, Record
 from registry.model.resource_type import ResourceType
 from registry.model.serialization import compile_function
 from registry.storage.errors import InvalidRecord
-from registry.storage.text_blocks import searched_names
 
 _log = logging.getLogger("registry")
 
@@ -68,6 +67,15 @@ def visible_fields(resource: ResourceType) -> tuple[str, ...]:
 def tracked_fields(resource: ResourceType) -> tuple[str, ...]:
     """Return all stored fields that changes of links depend on, besides `_id`."""
     return (*visible_fields(resource), *resource.tracking_fields)
+
+
+@lru_cache(maxsize=64)
+def searched_names(resource: ResourceType) -> tuple[str, ...]:
+    """Return the names of the attributes that filters search for substrings."""
+    attributes = resource.attributes.items()
+    return tuple(
+        name for name, one in attributes if Operator.CONTAINS in one.operators and one.is_indexed
+    )
 
 
 def projection(fields: Iterable[str]) -> dict[str, bool]:

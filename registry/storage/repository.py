@@ -24,6 +24,7 @@ from registry.storage.errors import (
     Unavailable,
     translated_errors,
 )
+from registry.storage.maintenance import Maintenance
 from registry.storage.mongo.batching import Coalescer
 from registry.storage.mongo.change_feed import ChangeFeed, Positions
 from registry.storage.mongo.mongo_client import Database, observed, require_complete
@@ -31,9 +32,7 @@ from registry.storage.mongo.read_commands import ReadCommands
 from registry.storage.mongo.transactions import Transactions
 from registry.storage.reads.shared_reads import Reads
 from registry.storage.reads.snapshot import Snapshot
-from registry.storage.schema.maintenance import Maintenance
-from registry.storage.schema.unique_indexes import UniqueIndexes
-from registry.storage.schema.validators import prepare_validators
+from registry.storage.schema import prepare_unique_indexes, prepare_validators
 from registry.storage.writes import idempotency
 from registry.storage.writes.group_commit import GroupCommit
 from registry.storage.writes.id_allocation import Counters
@@ -81,9 +80,8 @@ class Repository:
         commands = ReadCommands(database)
         self._reads = Reads(commands, graph, capacity, self.bulkheads, unindexed)
         self._counters = Counters(database, graph)
-        self._transactions = Transactions(database, commands)
+        self._transactions = Transactions(database)
         self._group_commit = GroupCommit(self._transactions, graph, self._counters)
-        self._unique_indexes = UniqueIndexes(database, graph)
         self._maintenance = Maintenance(
             database,
             graph,
@@ -107,7 +105,7 @@ class Repository:
         await self._counters.prepare()
         self.positions = await Positions.of(self._database, "counters")
         await idempotency.prepare(self._database)
-        await self._unique_indexes.prepare()
+        await prepare_unique_indexes(self._database, self._graph)
         await self._maintenance.prepare()
         await self._disk_space.watch(self._database.client)
 

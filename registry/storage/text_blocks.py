@@ -3,14 +3,23 @@
 Reading a block takes at most a fortieth of the time of comparing its records one by one.
 """
 
+import asyncio
+import datetime
 import re
+import time
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
-from registry.model.attributes import Operator
-from registry.model.record import Record
+from pymongo import ASCENDING
+from pymongo.write_concern import WriteConcern
+
+from registry.model.attributes import utc_text
+from registry.model.authorship import UPDATED_AT
+from registry.model.record import ID, TEXT_BLOCK, Record
 from registry.model.resource_type import ResourceType
+from registry.storage.bulkheads import Bulkheads
+from registry.storage.mongo.mongo_client import Database
+from registry.storage.records import Stage, projection, searched_names
 
 BLOCK_SIZE = 256
 """Records in a block."""
@@ -29,19 +38,28 @@ _ID_SEPARATOR, _LINE_END = "\x1f", "\n"
 _SEPARATORS = re.compile("[\0\x1f\n]")
 """What separates the texts, and NUL, which no pattern of MongoDB can contain."""
 
+_SETTLE_SECONDS = 5.0
+"""Records that were written within this time stay outside: they may be written again soon, and an
+update of a record that a transaction is writing would fail all requests that share it."""
+
+_PAUSE_SECONDS = 1.0
+"""The pause after each block while there are requests. To add a record takes as much CPU time as a
+third of a request that creates one."""
+
+_SAMPLED_BLOCKS, _MIN_MEMBERS = 4, BLOCK_SIZE // 2
+"""Blocks that are checked for each new one, and the records of those that are kept: then at most a
+third of all blocks have fewer."""
+
+_ORDER = [(TEXT_BLOCK, ASCENDING), (ID, ASCENDING)]
+
+_FILLING = "_filling"
+"""The field of a block to which records may still be added. It is kept if the process ends in
+between; the only harm is that the block is never removed."""
+
 
 def collection_of(resource: ResourceType) -> str:
     """Return the name of the collection with the text blocks of a type."""
     return f"{resource.collection}.text_blocks"
-
-
-@lru_cache(maxsize=64)
-def searched_names(resource: ResourceType) -> tuple[str, ...]:
-    """Return the names of the attributes that filters search for substrings."""
-    attributes = resource.attributes.items()
-    return tuple(
-        name for name, one in attributes if Operator.CONTAINS in one.operators and one.is_indexed
-    )
 
 
 def fold(text: str) -> str:
@@ -110,3 +128,89 @@ def _line(record: Record, name: str) -> str:
     """Return the line of a record in a block: a folded text with the id; empty without a text."""
     text = record.get(name)
     return "" if text is None else f"{fold(text)}{_ID_SEPARATOR}{record['_id']}{_LINE_END}"
+
+
+class TextIndexing:
+    """The text blocks of one type. The methods raise PyMongoError.
+
+    A block is stored before its number is, in those of its records whose texts are still the same.
+    So at each point in time every record is either in its block or outside. A transaction for both
+    would take twice the CPU time of mongod. bulkheads: show whether requests are in progress.
+    """
+
+    def __init__(self, resource: ResourceType, database: Database, bulkheads: Bulkheads) -> None:
+        self._resource = resource
+        self._records = database[resource.collection]
+        self._blocks = database[collection_of(resource)]
+        # Write concern 1, not the majority: records whose new field is lost are outside again.
+        self._records_w1 = self._records.with_options(write_concern=WriteConcern(1))
+        self._blocks_w1 = self._blocks.with_options(write_concern=WriteConcern(1))
+        self._bulkheads = bulkheads
+        self._names = searched_names(resource)
+
+    async def index(self) -> None:
+        """Move settled records into new blocks, in the order of their ids, while they fill one."""
+        after = float("-inf")
+        while len(records := await self._settled(after)) == BLOCK_SIZE:
+            after = records[-1][ID]
+            if await self._add(records) < _MIN_MEMBERS:
+                return  # another process adds them
+            await self._remove_sparse()
+            await asyncio.sleep(0 if self._bulkheads.are_idle else _PAUSE_SECONDS)
+
+    async def _settled(self, after: float) -> list[Record]:
+        """Return the first settled records outside with greater ids, at most a block of them.
+
+        Those that no block can hold are marked instead. External writers may store other ids than
+        integers; such records stay outside.
+        """
+        settled = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=_SETTLE_SECONDS)
+        query = {
+            TEXT_BLOCK: None,
+            ID: {"$type": ["int", "long"], "$gt": after},
+            UPDATED_AT: {"$not": {"$gte": utc_text(settled)}},
+        }
+        while True:
+            found = self._records.find(
+                query, projection(self._names), sort=_ORDER, limit=BLOCK_SIZE
+            )
+            # MongoDB may choose the index of the ids, and examine all records for few.
+            records = await found.hint(_ORDER).batch_size(BLOCK_SIZE + 1).to_list(BLOCK_SIZE)
+            others = [record[ID] for record in records if not fits(self._resource, record)]
+            if not others:
+                return records
+            unfit = {ID: {"$in": others}, TEXT_BLOCK: None}
+            await self._records.update_many(unfit, {"$set": {TEXT_BLOCK: NO_BLOCK}})
+
+    async def _add(self, records: Sequence[Record]) -> int:
+        """Store a block of these records; return how many were added to it.
+
+        The others have been changed, deleted, or added by another process in the meantime.
+        """
+        number = time.time_ns() // 1_000  # so it is never used again
+        stored = {ID: number, _FILLING: True, **block(self._resource, records)}
+        await self._blocks.insert_one(stored)
+        ids = [record[ID] for record in records]
+        texts = [[record.get(name) for name in self._names] for record in records]
+        known = {"$arrayElemAt": [{"$literal": texts}, {"$indexOfArray": [ids, f"${ID}"]}]}
+        is_same = {"$eq": [[f"${name}" for name in self._names], known]}
+        unchanged = {ID: {"$in": ids}, TEXT_BLOCK: None, "$expr": is_same}
+        added = await self._records_w1.update_many(unchanged, {"$set": {TEXT_BLOCK: number}})
+        await self._blocks_w1.update_one({ID: number}, {"$unset": {_FILLING: True}})
+        return added.modified_count
+
+    async def _remove_sparse(self) -> None:
+        """Check random blocks; remove the sparse ones, whose records are then outside."""
+        sample: list[Stage] = [{"$sample": {"size": _SAMPLED_BLOCKS}}, {"$match": {_FILLING: None}}]
+        sampled = self._blocks.aggregate([*sample, {"$project": {ID: True}}])
+        numbers = {each[ID] async for each in sampled}
+        count_members: list[Stage] = [
+            {"$match": {TEXT_BLOCK: {"$in": list(numbers)}}},
+            {"$group": {ID: f"${TEXT_BLOCK}", "members": {"$sum": 1}}},
+            {"$match": {"members": {"$gte": _MIN_MEMBERS}}},
+        ]
+        numbers -= {each[ID] async for each in self._records.aggregate(count_members)}
+        if numbers:
+            query = {"$in": list(numbers)}
+            await self._records.update_many({TEXT_BLOCK: query}, {"$set": {TEXT_BLOCK: None}})
+            await self._blocks.delete_many({ID: query})

@@ -19,9 +19,9 @@ from registry.resources import RESOURCES
 from registry.resources.computer import computer
 from registry.resources.person import person
 from registry.settings import Settings
-from registry.storage.records import new_record, projection, recompute
+from registry.storage.records import new_record, projection, recompute, searched_names
 from registry.storage.repository import Repository
-from registry.storage.text_blocks import BLOCK_SIZE, block, collection_of, searched_names
+from registry.storage.text_blocks import BLOCK_SIZE, block, collection_of
 
 Database = AsyncIOMotorDatabase[dict[str, Any]]
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from registry import compound
 from registry.settings import Settings
+from registry.storage import text_blocks
 from registry.storage.mongo.read_commands import ReadCommands, ReadResult
 from registry.storage.reads import listings, related_reads
-from registry.storage.schema import text_indexing
 from tests.conftest import Serve
 from tests.consistency import strategies
 from tests.consistency.model import Model
@@ -49,8 +49,8 @@ async def stored(api: Api, database: Database, monkeypatch: pytest.MonkeyPatch) 
 
     The texts of most are in blocks.
     """
-    monkeypatch.setattr(text_indexing, "BLOCK_SIZE", 7)
-    monkeypatch.setattr(text_indexing, "_MIN_MEMBERS", 3)
+    monkeypatch.setattr(text_blocks, "BLOCK_SIZE", 7)
+    monkeypatch.setattr(text_blocks, "_MIN_MEMBERS", 3)
     rng, model = random.Random(4), Model()  # noqa: S311 - the same resources in each run
     for id_ in range(1, 41):
         names = {name: rng.choice(strategies.TEXTS) for name in ("first_name", "last_name")}

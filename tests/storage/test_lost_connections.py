@@ -95,7 +95,7 @@ async def test_updates_are_applied_when_connections_break(
 
 
 @pytest.mark.parametrize("effect", [Effect.REQUEST_LOST, Effect.REQUEST_LATE, Effect.REPLY_LOST])
-async def test_a_single_command_is_executed_once_when_its_connection_breaks(
+async def test_a_single_write_is_executed_once_when_its_connection_breaks(
     proxy: Proxy, behind_proxy: Api, database: Database, effect: Effect
 ) -> None:
     first = (await post(behind_proxy, "Grace")).id

@@ -9,10 +9,9 @@ import pytest
 
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
-from registry.storage.schema import maintenance
-from registry.storage.schema.indexes import Indexes
-from registry.storage.schema.text_indexing import TextIndexing
-from registry.storage.text_blocks import BLOCK_SIZE
+from registry.storage import maintenance, schema
+from registry.storage.schema import Indexes
+from registry.storage.text_blocks import BLOCK_SIZE, TextIndexing
 from tests.conftest import Serve
 from tests.mongods import HeldIndexBuilds, mongod_with_fail_points
 from tests.support import CommandLog, Database
@@ -64,7 +63,7 @@ async def test_missing_fields_of_many_records_are_completed_in_batches(
 ) -> None:
     api = await serve()
     await fill(database, 25)
-    monkeypatch.setattr(maintenance, "_BATCH_SIZE", 10)
+    monkeypatch.setattr(schema, "_BATCH_SIZE", 10)
     commands.take("all")
     assert len((await api.get("/persons?filter[full_name][prefix]=Grace")).ids) == 25
     assert commands.names().count("update") == 3

@@ -19,7 +19,7 @@ from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.storage.mongo import mongo_client, transactions
 from registry.storage.mongo.mongo_client import APP_NAME, connect
-from registry.storage.schema.validators import prepare_validators
+from registry.storage.schema import prepare_validators
 from tests.certificates import Authority
 from tests.conftest import Serve
 from tests.mongods import client_of, initiate, program_of

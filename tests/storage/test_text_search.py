@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from registry.jsonapi.filtering import Condition
 from registry.model.attributes import Operator
+from registry.storage import maintenance, text_blocks
 from registry.storage.reads.filters import to_query
-from registry.storage.schema import maintenance, text_indexing
 from registry.storage.text_blocks import BLOCK_SIZE, fold
 from tests.conftest import Serve
 from tests.storage.profiling import profiled
@@ -104,8 +104,8 @@ async def indexed(database: Database, serve: Serve) -> Api:
     return api
 
 
-def indexing_of(api: Api) -> text_indexing.TextIndexing:
-    indexing: text_indexing.TextIndexing = api.repository._maintenance._text_indexing["person"]
+def indexing_of(api: Api) -> text_blocks.TextIndexing:
+    indexing: text_blocks.TextIndexing = api.repository._maintenance._text_indexing["person"]
     return indexing
 
 
@@ -228,7 +228,7 @@ async def test_blocks_change_neither_versions_nor_entity_tags(
 async def test_blocks_that_have_lost_half_of_their_records_are_removed(
     indexed: Api, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(text_indexing, "_SAMPLED_BLOCKS", 100)  # all of them
+    monkeypatch.setattr(text_blocks, "_SAMPLED_BLOCKS", 100)  # all of them
     (sparse,) = await database.persons.distinct("text_block", {"_id": 1})
     await database.persons.update_many({"_id": {"$lte": 129}}, {"$unset": {"text_block": True}})
     await database.persons.insert_many(person(number) for number in range(9_000, 9_000 + COUNT))
@@ -260,13 +260,13 @@ async def test_a_record_that_changes_before_its_block_is_stored_stays_outside(
 ) -> None:
     new = range(9_000, 9_000 + BLOCK_SIZE)
     await database.persons.insert_many(map(person, new))
-    add = text_indexing.TextIndexing._add
+    add = text_blocks.TextIndexing._add
 
-    async def change(self: text_indexing.TextIndexing, blocks: list[Any]) -> int:
+    async def change(self: text_blocks.TextIndexing, blocks: list[Any]) -> int:
         await database.persons.update_one({"_id": new[7]}, {"$set": {"last_name": "Changed"}})
         return await add(self, blocks)
 
-    monkeypatch.setattr(text_indexing.TextIndexing, "_add", change)
+    monkeypatch.setattr(text_blocks.TextIndexing, "_add", change)
     await indexing_of(indexed).index()
     outside = await database.persons.distinct("_id", {"text_block": None})
     assert new[7] in outside
@@ -276,7 +276,7 @@ async def test_a_record_that_changes_before_its_block_is_stored_stays_outside(
 async def test_a_block_that_another_process_fills_is_not_removed(
     indexed: Api, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(text_indexing, "_SAMPLED_BLOCKS", 100)  # all of them
+    monkeypatch.setattr(text_blocks, "_SAMPLED_BLOCKS", 100)  # all of them
     blocks = database["persons.text_blocks"]
     await blocks.insert_one({"_id": 90, "_filling": True, "last_name": "x\x1f1\n"})
     await blocks.insert_one({"_id": 91, "last_name": ""})
@@ -288,14 +288,14 @@ async def test_a_block_that_another_process_fills_is_not_removed(
 async def test_records_that_were_just_written_are_added_later(
     indexed: Api, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(text_indexing, "_SETTLE_SECONDS", 3_600)
+    monkeypatch.setattr(text_blocks, "_SETTLE_SECONDS", 3_600)
     await database.persons.insert_many(map(person, range(9_000, 9_000 + BLOCK_SIZE)))
     data = {"type": "person", "attributes": {"last_name": "Written"}}
     assert (await indexed.patch("/persons/9000", data)).status == 200
     await indexing_of(indexed).index()
     outside = await database.persons.distinct("_id", {"_id": {"$lt": 9_100}, "text_block": None})
     assert outside == [9_000]
-    monkeypatch.setattr(text_indexing, "_SETTLE_SECONDS", 0)
+    monkeypatch.setattr(text_blocks, "_SETTLE_SECONDS", 0)
     await database.persons.insert_many(map(person, range(9_300, 9_300 + BLOCK_SIZE)))
     await indexing_of(indexed).index()
     assert not await database.persons.count_documents({"_id": 9_000, "text_block": None})
@@ -306,7 +306,7 @@ async def test_a_block_of_new_records_is_built_in_the_background(
     database: Database, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(maintenance, "_INDEXING_SECONDS", 0.1)
-    monkeypatch.setattr(text_indexing, "_SETTLE_SECONDS", 0)
+    monkeypatch.setattr(text_blocks, "_SETTLE_SECONDS", 0)
     api = await serve()
     await asyncio.gather(*(api.person("Ada", f"New {number}") for number in range(1, BLOCK_SIZE)))
     await api.person("Ada", "New")
@@ -324,7 +324,7 @@ async def test_indexing_leaves_time_to_requests_in_progress(
 ) -> None:
     slept: list[float] = []
     sleep, unusual = asyncio.sleep, 0.0123  # other tasks sleep too
-    monkeypatch.setattr(text_indexing, "_PAUSE_SECONDS", unusual)
+    monkeypatch.setattr(text_blocks, "_PAUSE_SECONDS", unusual)
 
     async def pause(seconds: float) -> None:
         slept.append(seconds)

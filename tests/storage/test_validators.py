@@ -15,7 +15,7 @@ from pymongo.errors import WriteError
 from registry.model.attributes import Boolean, Date, DateTime, Decimal, Enumeration, Integer, Text
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
-from registry.storage.schema.validators import prepare_validators
+from registry.storage.schema import prepare_validators
 from tests.conftest import Serve
 from tests.support import CommandLog, Database
 

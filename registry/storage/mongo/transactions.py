@@ -17,15 +17,14 @@ from pymongo.errors import (
     NetworkTimeout,
     PyMongoError,
     ServerSelectionTimeoutError,
-    WriteError,
 )
 from pymongo.read_concern import ReadConcern
 
 from registry.capacity import RETRIED_WRITES
-from registry.model.record import VERSION, Record
+from registry.model.record import Record
 from registry.storage.errors import StorageError, Unavailable, translated_errors
 from registry.storage.mongo.mongo_client import APP_NAME, Database, SessionPool, observed
-from registry.storage.mongo.read_commands import ReadCommands, find_command
+from registry.storage.mongo.read_commands import find_command
 from registry.storage.records import ONE_BATCH
 
 _log = logging.getLogger("registry")
@@ -132,68 +131,6 @@ class Transaction:
         return await self._database.command(command, codec_options=options, session=self._session)
 
 
-class SingleCommand(Transaction):
-    """What takes the place of a transaction for a unit of work that writes one record.
-
-    An update is applied if the record still has the version and the texts that were read. The
-    driver may send the command again under the same number, by which MongoDB executes it once.
-    """
-
-    def __init__(
-        self, database: Database, session: AsyncIOMotorClientSession, reads: ReadCommands
-    ) -> None:
-        super().__init__(database, session)
-        self._reads = reads
-        self._read: Record = {}
-        self.time: Timestamp | None = None
-
-    async def find(
-        self,
-        collection: str,
-        query: Mapping[str, Any],
-        projection: Mapping[str, Any] | None = None,
-        **_: Any,
-    ) -> list[Record]:
-        """Return the record of a query, as the majority has acknowledged it."""
-        found = await self._reads.run(find_command(collection, query, projection or {}))
-        self.time = found.time
-        for record in found.records:
-            # The texts as well: external writers need not increment the version.
-            read = {name: record.get(name) for name in projection or ()}
-            texts = {name: one for name, one in read.items() if isinstance(one, str | None)}
-            self._read = {**texts, VERSION: record.get(VERSION)}
-        return found.records
-
-    async def insert(self, collection: str, documents: Sequence[Record]) -> None:
-        """Insert a document. Raises WriteRejected."""
-        for document in documents:
-            inserted = self._database[collection].insert_one(document, session=self._session)
-            await self._write("insert", inserted, document["_id"])
-
-    async def update(self, collection: str, statements: Sequence[Statement]) -> None:
-        """Update a document.
-
-        Raises WriteRejected, or TransactionConflict if it has another version.
-        """
-        for statement in statements:
-            query = {**self._read, **statement["q"]}
-            changed = self._database[collection].update_one(
-                query, statement["u"], session=self._session
-            )
-            result = await self._write("update", changed, statement["q"]["_id"])
-            if not result.matched_count:
-                raise TransactionConflict
-
-    async def _write(self, command: str, reply: Awaitable[_Result], id_: Any) -> _Result:
-        try:
-            result = await observed(command, reply)
-        except WriteError as error:
-            raise WriteRejected(error.details or {}, id_) from None
-        # The stubs of motor declare this property as a method.
-        self.time = self._session.operation_time  # type: ignore[assignment]
-        return result
-
-
 _SUSPECT_SECONDS = 1.0
 """How long a write conflicts before orphaned transactions are searched for, and how long one has
 been idle when it is ended. A process that is alive runs its transaction again."""
@@ -269,9 +206,8 @@ Callback: TypeAlias = Callable[[Transaction], Awaitable[_Result]]
 class Transactions:
     """Runs callbacks in transactions of one database."""
 
-    def __init__(self, database: Database, reads: ReadCommands) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._reads = reads
         self._orphans = OrphanedTransactions(database)
         self._sessions = SessionPool(database)
         self._slots = asyncio.Semaphore(RETRIED_WRITES)
@@ -344,25 +280,6 @@ class Transactions:
                 if error.has_error_label("TransientTransactionError"):
                     raise TransactionConflict from error
                 raise
-
-    async def attempt_single(self, callback: Callback[_Result]) -> TransactionResult[_Result]:
-        """Run a callback that writes one record at most, by a single command.
-
-        Raises as `attempt` does.
-        """
-        # Unlike a transaction, the command waits for others that have written the record.
-        search = asyncio.get_running_loop().call_later(
-            _SUSPECT_SECONDS, self._orphans.clean_up_if_stuck, time.monotonic() - _SUSPECT_SECONDS
-        )
-        with translated_errors():
-            try:
-                async with self._sessions.session() as session:
-                    command = SingleCommand(self._database, session, self._reads)
-                    with pymongo.timeout(_COMMANDS_SECONDS):
-                        result = await callback(command)
-                    return TransactionResult(result, command.time)
-            finally:
-                search.cancel()
 
     async def _transact(
         self, callback: Callback[_Result], session: AsyncIOMotorClientSession, *, commits: bool

@@ -17,14 +17,13 @@ from registry.storage.mongo.read_commands import (
     find_command,
 )
 from registry.storage.reads.snapshot import Snapshot
-from registry.storage.records import Stage
+from registry.storage.records import Stage, searched_names
 from registry.storage.text_blocks import (
     NO_BLOCK,
     collection_of,
     fold,
     has_text,
     matched_ids,
-    searched_names,
 )
 
 _OPERATORS = {

@@ -1,16 +1,15 @@
 """Group commit: concurrent requests share a transaction."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from registry.capacity import GROUPS
 from registry.model.graph import Graph
 from registry.storage.errors import StorageError
 from registry.storage.mongo.batching import Batcher
 from registry.storage.mongo.transactions import (
-    Callback,
     Transaction,
     TransactionConflict,
     TransactionResult,
@@ -29,11 +28,6 @@ _Pending: TypeAlias = asyncio.Future[list[WriteResult] | None]
 
 _Outcomes: TypeAlias = dict[WriteRequest, list[WriteResult] | _Pending | Exception]
 """What becomes of the requests of a group."""
-
-_Transact: TypeAlias = Callable[
-    [Callback[list[RequestOutcome]]], Awaitable[TransactionResult[list[RequestOutcome]]]
-]
-"""Runs a callback in a transaction, once."""
 
 
 class _Group:
@@ -92,7 +86,7 @@ class GroupCommit:
         """
         while True:
             if request.is_alone:
-                outcome: list[WriteResult] | _Pending = self._start(self._run_alone(request))
+                outcome: list[WriteResult] | _Pending = self._start_alone(request)
             else:
                 outcome = await self._batcher.load(request)
             if isinstance(outcome, list):
@@ -113,43 +107,23 @@ class GroupCommit:
             else:
                 admitted.append(request)
                 size += request.size
-        if len(self._groups) == 1 and len(admitted) == 1 and admitted[0].is_single_command:
-            # Not in the batch: unlike a transaction, it waits for others that lock the record.
-            outcomes[admitted[0]] = self._start(self._run_single(group, admitted[0]))
-        else:
-            outcomes |= await self._run(group, admitted, self._transactions.attempt_shared)
-        return [outcomes[request] for request in requests]
-
-    async def _run_single(self, group: _Group, request: WriteRequest) -> list[WriteResult] | None:
-        """Run a request that is a group by a single command; return its results."""
-        outcomes = await self._run(group, [request], self._transactions.attempt_single)
-        outcome = outcomes[request]
-        if isinstance(outcome, Exception):
-            raise outcome
-        return outcome if isinstance(outcome, list) else await outcome
-
-    async def _run(
-        self, group: _Group, requests: Sequence[WriteRequest], transact: _Transact
-    ) -> _Outcomes:
-        """Apply and store the requests of a group, which then ends; return their outcomes."""
-        outcomes = _Outcomes()
         try:
-            if requests:
-                apply = partial(self._apply, group, requests, outcomes)
-                outcomes |= _timed(await transact(apply))
+            if admitted:
+                apply = partial(self._apply, group, admitted, outcomes)
+                outcomes |= _timed(await self._transactions.attempt_shared(apply))
         except TransactionConflict:
-            for request in (one for one in requests if one not in outcomes):
-                request.is_alone = request.compares_values = True
-                outcomes[request] = self._start(self._run_alone(request))
+            for request in (one for one in admitted if one not in outcomes):
+                request.is_alone = True
+                outcomes[request] = self._start_alone(request)
         except Exception as error:  # noqa: BLE001 - raised to the callers
-            outcomes = _Outcomes(dict.fromkeys(requests, error)) | outcomes
+            outcomes = _Outcomes(dict.fromkeys(admitted, error)) | outcomes
         finally:
             self._end(group)
-        return outcomes
+        return [outcomes[request] for request in requests]
 
-    def _start(self, run: Coroutine[Any, Any, list[WriteResult] | None]) -> _Pending:
+    def _start_alone(self, request: WriteRequest) -> _Pending:
         """Run a request beside the batches, to its end even if its caller leaves."""
-        task = asyncio.create_task(run)
+        task: _Pending = asyncio.create_task(self._run_alone(request))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         task.add_done_callback(retrieve_error)

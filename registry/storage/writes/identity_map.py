@@ -1,13 +1,30 @@
-"""The identity map of a unit of work: each record once, as the writes so far have left it."""
+"""The records of a unit of work: each once, as the writes have left it, and how they are stored."""
 
+import logging
 from collections import defaultdict
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from itertools import groupby
+from typing import Any, TypeAlias
 
-from registry.jsonapi.changes import Linkage, Verb
+from registry.jsonapi.changes import Linkage, Verb, Write
 from registry.model.graph import Graph
 from registry.model.record import LAST_WRITE, VERSION, Record, version_of
+from registry.model.resource_type import ResourceType
+from registry.storage.errors import (
+    DUPLICATE_KEY,
+    DuplicateValue,
+    IdTaken,
+    StorageError,
+    Unavailable,
+)
+from registry.storage.mongo.transactions import Transaction, WriteRejected
+from registry.storage.records import VALIDATION_FAILURE, id_condition, refused_record
+
+_log = logging.getLogger("registry")
+
+_MAX_STATEMENTS = 1_000
+"""Records per command: while the driver encodes them, no other thread runs."""
 
 RecordKey: TypeAlias = tuple[str, Hashable]
 """What identifies a record: its type and its id."""
@@ -47,7 +64,7 @@ class IdentityMap:
         self._records: dict[RecordKey, Record | None] = {}
         self._members: dict[tuple[str, str, int], set[Hashable]] = defaultdict(set)
         self._changed: dict[RecordKey, None] = {}  # in the order in which they have to be written
-        self._journal: list[tuple[RecordKey, Record | None]] = []
+        self._before: dict[RecordKey, Record | None] = {}  # what the request has changed
 
     def load(self, type_name: str, records: Iterable[Record]) -> None:
         """Add stored records."""
@@ -67,7 +84,7 @@ class IdentityMap:
 
     def replace(self, key: RecordKey, record: Record | None) -> None:
         """Replace a record; None deletes it."""
-        self._journal.append((key, self._records.get(key)))
+        self._before.setdefault(key, self._records.get(key))
         self._changed.setdefault(key)
         self._put(key, record)
 
@@ -110,27 +127,22 @@ class IdentityMap:
         return [(key, current) for key, current in members if current != owner]
 
     def savepoint(self, author: str | None) -> None:
-        """Begin a request: `touched` and `undo` refer to what is changed from now on.
+        """Begin a request: `before_request` and `undo` refer to what is changed from now on.
 
         author: who sends it, None if that is not known.
         """
-        self._journal.clear()
+        self._before = {}
         self._author = author
 
-    @property
-    def touched(self) -> set[RecordKey]:
-        """The records that were changed since the savepoint."""
-        return {key for key, _ in self._journal}
-
-    def before_request(self) -> dict[RecordKey, Record | None]:
+    def before_request(self) -> Mapping[RecordKey, Record | None]:
         """Return the records that were changed since the savepoint, as they were then."""
-        return dict(reversed(self._journal))
+        return self._before
 
     def undo(self) -> None:
         """Undo what was changed since the savepoint."""
-        for key, record in reversed(self._journal):
+        for key, record in self._before.items():
             self._put(key, record)
-        self._journal.clear()
+        self._before = {}
 
     def take_changes(self) -> list[RecordChange]:
         """Return what has to be written, once, in order."""
@@ -155,3 +167,84 @@ class IdentityMap:
             if owner is not None:
                 self._members[type_name, field, owner].add(id_)
         self._records[key] = record
+
+
+async def store(
+    transaction: Transaction, resource: ResourceType, changes: Sequence[RecordChange]
+) -> None:
+    """Store changes of records of a type. Raises WriteRejected."""
+    # In order, as a resource may get the unique value that another one had before.
+    ordered = changes if resource.unique_attributes else sorted(changes, key=_command)
+    for command, some in groupby(ordered, _command):
+        of_command = list(some)
+        for start in range(0, len(of_command), _MAX_STATEMENTS):
+            chunk = of_command[start : start + _MAX_STATEMENTS]
+            await _store(transaction, command, resource, chunk)
+
+
+def rejection(
+    writes: Sequence[Write], resource: ResourceType, rejected: WriteRejected
+) -> StorageError:
+    """Return why MongoDB has rejected what a request writes to records of a type.
+
+    writes: those of the request, with the ids of new resources.
+    """
+    name = _taken_attribute(rejected.error, resource)
+    for write in reversed(writes):
+        attributes = write.change.attributes
+        is_rejected = write.resource is resource and write.target.id == rejected.id
+        if is_rejected and name is not None and name in attributes:
+            return DuplicateValue(resource, name, write.position)
+    error = rejected.error
+    if error["code"] == DUPLICATE_KEY and list(error.get("keyPattern", ())) == ["_id"]:
+        return IdTaken()
+    if error["code"] == VALIDATION_FAILURE:
+        return refused_record(resource, rejected.id, error)
+    _log.error("MongoDB rejects %s/%s: %s", resource.collection, rejected.id, error.get("errmsg"))
+    return Unavailable()
+
+
+def _taken_attribute(error: Mapping[str, Any], resource: ResourceType) -> str | None:
+    """Return the attribute whose unique index has rejected a write, None if something else has.
+
+    error: an element of `writeErrors` in the reply to a command. The index may also be one that
+    another service has created, or a person.
+    """
+    if error["code"] == DUPLICATE_KEY and len(error.get("keyPattern", ())) == 1:
+        (name,) = error["keyPattern"]
+        return name if name in resource.writable else None
+    return None
+
+
+def _command(change: RecordChange) -> str:
+    if change.after is None:
+        return "delete"
+    return "insert" if change.before is None else "update"
+
+
+async def _store(
+    transaction: Transaction, command: str, resource: ResourceType, changes: Sequence[RecordChange]
+) -> None:
+    name = resource.collection
+    if command == "insert":
+        await transaction.insert(name, [one.after for one in changes if one.after])
+    elif command == "delete":
+        ids = [one.before["_id"] for one in changes if one.before]
+        await transaction.delete(name, [{"q": {"_id": id_condition(ids)}, "limit": 0}])
+    else:
+        await transaction.update(name, _updates(changes, resource))
+
+
+def _updates(changes: Sequence[RecordChange], resource: ResourceType) -> list[dict[str, Any]]:
+    """Return the statements of updates: one for all records in which the same links change."""
+    links = {VERSION, LAST_WRITE, *(link.foreign_key for link in resource.links)}
+    links |= {*resource.tracking_fields}
+    alike: dict[Hashable, tuple[Record, list[Any]]] = {}
+    for one in changes:
+        fields = one.fields
+        key = tuple(fields.items()) if fields.keys() <= links else one.key
+        alike.setdefault(key, (fields, []))[1].append(one.key[1])
+    return [
+        {"q": {"_id": id_condition(ids)}, "u": {"$set": fields}, "multi": len(ids) > 1}
+        for fields, ids in alike.values()
+    ]

@@ -21,13 +21,11 @@ from registry.model.history import TrackedLink
 from registry.model.period import BEGINNING, LASTING, SINCE, UNTIL
 from registry.model.record import ID, Record
 from registry.storage.mongo.mongo_client import Database
-from registry.storage.mongo.read_commands import ReadCommands
 from registry.storage.mongo.transactions import Transaction, Transactions
 from registry.storage.records import fields_of, id_condition, is_valid, projection
-from registry.storage.schema.maintenance import id_batches
+from registry.storage.schema import id_batches
 from registry.storage.writes.id_allocation import Counters
-from registry.storage.writes.identity_map import RecordChange
-from registry.storage.writes.statements import store
+from registry.storage.writes.identity_map import RecordChange, store
 
 STEP = datetime.timedelta(milliseconds=1)
 """The shortest period. So the times of one link increase, even if those of the clock do not."""
@@ -210,9 +208,7 @@ async def open_link_periods(
 ) -> AsyncIterator[LinkPeriods]:
     """Yield the periods of a link outside of a service."""
     async with AsyncExitStack() as stack:
-        commands = ReadCommands(database)
-        stack.push_async_callback(commands.close)
-        transactions = Transactions(database, commands)
+        transactions = Transactions(database)
         stack.push_async_callback(transactions.close)
         counters = Counters(database, graph)
         stack.push_async_callback(counters.close)

@@ -1,5 +1,6 @@
 """The values of unique attributes in a unit of work: who has them, as the writes have left them."""
 
+import decimal
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
@@ -7,12 +8,24 @@ from typing import Any
 
 from registry.jsonapi.changes import Verb, Write
 from registry.jsonapi.error_objects import READ_ONLY
+from registry.model.attributes import Attribute
 from registry.model.record import Record
 from registry.model.resource_type import ResourceType
 from registry.storage.errors import DuplicateValue, InvalidAttributes
 from registry.storage.mongo.transactions import Transaction
-from registry.storage.schema.unique_indexes import unique_find, unique_key
+from registry.storage.schema import unique_find
 from registry.storage.writes.identity_map import IdentityMap
+
+
+def unique_key(attribute: Attribute, value: Any) -> Hashable:
+    """Return what is equal for values that the index of an attribute does not tell apart.
+
+    Letters that differ in more than case can be equal for the index alone.
+    """
+    if attribute.stored_type is decimal.Decimal:  # else of the driver's class
+        return decimal.Decimal(str(value))
+    key: Hashable = value.casefold() if attribute.ignores_case else value
+    return key
 
 
 class NoId(Exception):
@@ -29,7 +42,6 @@ class UniqueValues:
         self._transaction = transaction
         self._records = records
         self._ids: dict[tuple[str, str, Hashable], list[int]] = defaultdict(list)
-        self._stored = set[tuple[str, int]]()
 
     async def load(self, writes: Iterable[Write]) -> Mapping[str, Set[int]]:
         """Find who has the values that writes set; return the ids by type, which are to be loaded.
@@ -49,7 +61,6 @@ class UniqueValues:
                 resource.collection, query, projection, **options
             ):
                 self._add(resource, name, record)
-                self._stored.add((resource.type, record["_id"]))
                 ids[resource.type].add(record["_id"])
         return ids
 
@@ -70,18 +81,15 @@ class UniqueValues:
 
     def conflicts(self, write: Write) -> list[DuplicateValue]:
         """Return an error for each value of a write that another record has."""
-        resource = write.resource
-        ids = {name: self._holder(resource, name, one) for name, one in write.unique_values.items()}
-        taken = {name: id_ for name, id_ in ids.items() if id_ not in (None, write.target.id)}
-        return [
-            DuplicateValue(
-                resource,
-                name,
-                write.position,
-                id_ if (resource.type, id_) in self._stored else None,
-            )
-            for name, id_ in taken.items()
-        ]
+        resource, before = write.resource, self._records.before_request()
+        errors: list[DuplicateValue] = []
+        for name, value in write.unique_values.items():
+            id_ = self._holder(resource, name, value)
+            if id_ not in (None, write.target.id):
+                is_new = before.get((resource.type, id_), {}) is None  # and will not be stored
+                other = None if is_new else id_
+                errors.append(DuplicateValue(resource, name, write.position, other))
+        return errors
 
     def resolve(
         self, write: Write, ids: dict[int, int]

@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from functools import partial
-from operator import attrgetter
 
 from pymongo.errors import DocumentTooLarge
 
@@ -37,12 +36,10 @@ from registry.storage.records import (
     require_valid,
     tracked_fields,
 )
-from registry.storage.schema.unique_indexes import taken_attribute
 from registry.storage.writes.id_allocation import Counters
 from registry.storage.writes.idempotency import new_result, replayed
-from registry.storage.writes.identity_map import IdentityMap, RecordKey
+from registry.storage.writes.identity_map import IdentityMap, RecordKey, rejection, store
 from registry.storage.writes.link_histories import LinkHistories
-from registry.storage.writes.statements import rejection, store
 from registry.storage.writes.unique_values import NoId, UniqueValues
 from registry.storage.writes.write_requests import (
     RESULTS,
@@ -72,7 +69,7 @@ class UnitOfWork:
         self._graph = graph
         self._records = IdentityMap(graph)
         self._counters = counters
-        self._values: UniqueValues | None = None  # if they are to be compared
+        self._values = UniqueValues(transaction, self._records)
         self._refusals: list[StorageError] = []
         self._set_unique = set[RecordKey]()  # whose unique attributes are changed, but not stored
         self._time = current_time()
@@ -93,8 +90,7 @@ class UnitOfWork:
         for write in (write for request in requests for write in request.writes):
             for type_name, field_name, ids in values_to_load(write):
                 values[type_name][field_name].update(ids)
-        if any(map(attrgetter("compares_values"), requests)):
-            await self._load_unique(requests, values)
+        await self._load_unique(requests, values)
         changes_links = any(request.changes_links for request in requests)
         former_target_ids: dict[str, set[int]] = defaultdict(set)
         # Targets come last, as far as possible: the records that lead to them are then known.
@@ -115,7 +111,6 @@ class UnitOfWork:
 
         values: of the records to load, by type and field.
         """
-        self._values = UniqueValues(self._transaction, self._records)
         writes = [write for request in requests for write in request.writes]
         for type_name, ids in (await self._values.load(writes)).items():
             values[type_name]["_id"].update(ids)
@@ -186,8 +181,8 @@ class UnitOfWork:
         """Apply the writes of a request in order; return the result of each, without a time.
 
         Raises VersionConflict, FingerprintMismatch, InvalidAttributes, RecordNotFound with the
-        resource or the targets of a linkage that do not exist, DuplicateValue of those that it
-        compares, or RefusedWrites with several of these; then nothing is applied.
+        resource or the targets of a linkage that do not exist, DuplicateValue, or
+        RefusedWrites with several of these; then nothing is applied.
         """
         self._records.savepoint(request.author)
         if request.key and (stored := self._records.get(request.key.record)):
@@ -203,9 +198,9 @@ class UnitOfWork:
         return results
 
     @property
-    def touched(self) -> set[RecordKey]:
+    def touched(self) -> Set[RecordKey]:
         """The records that the last request has changed."""
-        return self._records.touched
+        return self._records.before_request().keys()
 
     def undo(self) -> None:
         """Undo the request that was applied last."""
@@ -215,7 +210,7 @@ class UnitOfWork:
         """Store what requests with these outcomes have changed.
 
         Raises StoredResultTooLarge; of a single request also IdTaken, or DuplicateValue for a value
-        that another resource has.
+        that only the index does not tell apart from that of another resource.
         """
         changes = self._records.take_changes()
         for resource in self._graph.values():
@@ -223,9 +218,8 @@ class UnitOfWork:
             try:
                 await store(self._transaction, resource, own)
             except WriteRejected as rejected:
-                ((request, results), *others) = outcomes
-                is_taken = taken_attribute(rejected.error, resource) in resource.unique_attributes
-                if others or (is_taken and request.retry_comparing()):
+                ((_, results), *others) = outcomes
+                if others:
                     raise
                 writes = [] if isinstance(results, StorageError) else [one.write for one in results]
                 raise rejection(writes, resource, rejected) from None
@@ -245,7 +239,7 @@ class UnitOfWork:
         writes has to be stored before the others, the request runs alone.
         """
         writes, results, ids = request.writes, list[WriteResult](), dict[int, int]()
-        if request.merges and self._values is not None:
+        if request.merges:
             new = writes if request.needs_ids else self._values.unmatched(writes)
             ids = await self._counters.assign(new, merging=True)
         while rest := writes[len(results) :]:
@@ -272,10 +266,8 @@ class UnitOfWork:
         results: list[WriteResult] = []
         refusals = self._refusals = []
         for sent in writes:
-            write = sent
-            if self._values is not None:
-                write, errors = self._values.resolve(sent, ids)
-                refusals += errors
+            write, errors = self._values.resolve(sent, ids)
+            refusals += errors
             key = write.resource.type, write.target.id
             if key in self._set_unique and self._changes_unique(key, write):
                 break
@@ -305,8 +297,7 @@ class UnitOfWork:
             raise VersionConflict
         if write.verb is Verb.ADD and before is not None:
             raise IdTaken
-        if self._values is not None:
-            self._refusals += self._values.conflicts(write)
+        self._refusals += self._values.conflicts(write)
         if missing := self._missing_targets(change):
             self._refusals += missing
             change = replace(change, linkages=())
@@ -323,7 +314,7 @@ class UnitOfWork:
         if after is not before and write.sets_unique:
             self._records.write_last(key)
             self._set_unique.add(key)
-        if self._values is not None and after is not None:
+        if after is not None:
             self._values.update(resource, after)
         return WriteResult(write, after or before or {}, is_changed=after is not before)
 

@@ -9,14 +9,11 @@ from bson.timestamp import Timestamp
 from registry.jsonapi.changes import Verb, Write
 from registry.model.record import Record
 from registry.storage.errors import StorageError
-from registry.storage.schema.unique_indexes import unique_key
 from registry.storage.writes.identity_map import RecordKey
+from registry.storage.writes.unique_values import unique_key
 
 _MAX_SMALL = 100
 """Resources that a small request names. A larger one runs alone, as it would delay its group."""
-
-_MAX_REJECTIONS = 3
-"""How often a request may fail because a value is taken that seemed to be free."""
 
 RESULTS = "idempotency_keys"
 """The collection of the results of requests with a key, and their type in a RecordKey."""
@@ -63,10 +60,8 @@ class WriteRequest:
     sent: with placeholders. writes: with the ids that replace them, unless it merges. key: that
     under which the results are stored. rolls_back: whether nothing is stored in the end. records:
     those that it is known to write, or to refer to. size: the number of resources that it names.
-    is_alone: whether it has a transaction of its own. compares_values: whether the unit of work
-    compares the values of unique attributes, before the database does. rejections: how often that
-    has rejected one nevertheless. needs_ids: whether each addition that merges needs an id, as an
-    earlier write may be in its way.
+    is_alone: whether it has a transaction of its own. needs_ids: whether each addition that merges
+    needs an id, as an earlier write may be in its way.
     """
 
     def __init__(
@@ -81,7 +76,6 @@ class WriteRequest:
         self.writes = writes = [write.with_ids(ids) for write in sent] if ids else sent
         self.key = key
         self.rolls_back = rolls_back
-        self.rejections = 0
         self.needs_ids = False
         self.size = sum(write.size for write in writes)
         self.records: set[RecordKey] = {
@@ -97,23 +91,10 @@ class WriteRequest:
                 self.records.update((target, id_) for id_ in linkage.ids)
         if self.merges:
             self.records -= {(one.resource.type, one.target.id) for one in writes if one.merges}
-            self.records.update(_values(writes))
-        self.compares_values = self.merges
+        self.records.update(_values(writes))
         self.is_alone = is_large(writes) or rolls_back
         if key is not None:
             self.records.add(key.record)
-
-    @property
-    def is_single_command(self) -> bool:
-        """Whether a single command can store it."""
-        write = self.writes[0]
-        return (
-            len(self.writes) == 1
-            and self.key is None
-            and write.verb is not Verb.REMOVE
-            and not write.change.linkages
-            and not write.sets_unique
-        )
 
     @property
     def changes_links(self) -> bool:
@@ -124,15 +105,6 @@ class WriteRequest:
     def author(self) -> str | None:
         """The id of the principal that sent it, None if it is not known."""
         return self.writes[0].change.author
-
-    def retry_comparing(self) -> bool:
-        """Compare values before the database does; return whether to apply the request again.
-
-        A few times, as others may store a value meanwhile.
-        """
-        self.compares_values = True
-        self.rejections += 1
-        return self.rejections < _MAX_REJECTIONS
 
 
 RequestOutcome: TypeAlias = tuple[WriteRequest, list[WriteResult] | StorageError]
@@ -153,7 +125,7 @@ def sealed(results: Sequence[WriteResult]) -> Set[RecordKey]:
 
 
 def _values(writes: Sequence[Write]) -> Iterator[RecordKey]:
-    """Yield what stands for the values of unique attributes that may decide what is written."""
+    """Yield what stands for the values of unique attributes."""
     for write in writes:
         for name, value in write.unique_values.items():
             attribute = write.resource.attributes[name]

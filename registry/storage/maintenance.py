@@ -2,60 +2,34 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any
 
-from motor.motor_asyncio import AsyncIOMotorCollection
 from pymongo.errors import ConnectionFailure
 
 from registry.jsonapi.filtering import filtered_fields
 from registry.jsonapi.query import Query
 from registry.model.graph import Graph
-from registry.model.record import ID, Record
+from registry.model.record import ID
 from registry.model.resource_type import ResourceType
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.errors import StorageError, translated_errors
 from registry.storage.mongo.batching import Coalescer
 from registry.storage.mongo.mongo_client import Database
-from registry.storage.records import Stage, recompute
-from registry.storage.schema.indexes import Indexes
-from registry.storage.schema.text_indexing import TextIndexing
-from registry.storage.text_blocks import collection_of, searched_names
+from registry.storage.records import recompute, searched_names
+from registry.storage.schema import Indexes, complete
+from registry.storage.text_blocks import TextIndexing, collection_of
 
 _log = logging.getLogger("registry")
 
 _MAX_SMALL_RECORDS = 10_000
 """Records of a collection that is completed before the service starts, in less than a second."""
 
-_BATCH_SIZE = 10_000
-"""Records per update: an end of the process waits for it."""
-
 _INDEXING_SECONDS = 5.0
 """How often records outside text blocks are looked for, which takes about a millisecond."""
 
 _RETRY_SECONDS = 30.0
 """The pause after an error; the data are complete but slower to query."""
-
-
-async def id_batches(
-    collection: AsyncIOMotorCollection[Record], query: Mapping[str, Any], size: int
-) -> AsyncIterator[list[Any]]:
-    """Yield the ids of the records that a query selects, in batches. Raises PyMongoError."""
-    cursor = collection.find(query, {ID: True}, batch_size=size)
-    while records := await cursor.to_list(size):
-        yield [record[ID] for record in records]
-
-
-async def complete(
-    collection: AsyncIOMotorCollection[Record], query: Mapping[str, Any], update: list[Stage]
-) -> None:
-    """Update all records that a query selects; updated ones must not match it any more.
-
-    Raises PyMongoError.
-    """
-    async for ids in id_batches(collection, query, _BATCH_SIZE):
-        await collection.update_many({**query, ID: {"$in": ids}}, update)
 
 
 class Maintenance:

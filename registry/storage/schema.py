@@ -1,0 +1,318 @@
+"""The schema of the database: validators, indexes, and unique indexes.
+
+Unique indexes are partial, so that null and missing values are not compared. Those of attributes
+that ignore case have a collation; filters, which do not ignore it, use other indexes.
+"""
+
+import datetime
+import decimal
+import json
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+import pymongo
+from motor.motor_asyncio import AsyncIOMotorCollection
+from pymongo import ASCENDING, IndexModel
+from pymongo.errors import DuplicateKeyError, OperationFailure
+
+from registry.model.attributes import Attribute
+from registry.model.graph import Graph
+from registry.model.record import ID, TEXT_BLOCK, Record
+from registry.model.resource_type import ResourceType
+from registry.program import StartError
+from registry.storage.mongo.mongo_client import Database
+from registry.storage.mongo.read_commands import ReadCommands
+from registry.storage.records import Stage, record_schema, searched_names
+
+_log = logging.getLogger("registry")
+
+_BUILD_SECONDS = 86_400.0
+"""The time limit of a build, instead of that of the connection."""
+
+_BATCH_SIZE = 10_000
+"""Records per update: an end of the process waits for it."""
+
+_INDEX_NOT_FOUND, _NAMESPACE_EXISTS = 27, 48
+"""MongoDB's error codes."""
+
+_REMEDY = (
+    "What other programs write to it is not validated as this version declares it. Grant the user "
+    "of the service the role dbAdmin on its database, and start it again."
+)
+
+_BY_ID = [(ID, ASCENDING)]
+
+_PREFIX = "unique_"
+"""The prefix of the names of unique indexes; no other index has it."""
+
+_IGNORING_CASE = {"locale": "en", "strength": 2}
+"""The collation in which letters that differ in case alone are equal."""
+
+_COMPARED_TYPES: Mapping[type, str] = {
+    str: "string",
+    bool: "bool",
+    int: "number",
+    decimal.Decimal: "number",
+    datetime.datetime: "date",
+}
+"""The type in a partial filter, which covers all numeric types, by the type in Python."""
+
+_MAX_VALUES, _MAX_IDS, _MAX_CHARACTERS = 10, 5, 80
+"""The duplicate values, the ids of each, and the characters of a value in a description."""
+
+
+async def prepare_validators(database: Database, graph: Graph) -> None:
+    """Create missing collections with their validators, and replace outdated ones.
+
+    Records that were invalid before stay, and may be updated (`moderate`). Raises PyMongoError, but
+    only logs why a validator cannot be replaced.
+    """
+    names = [resource.collection for resource in graph.values()]
+    listed = await database.command("listCollections", filter={"name": {"$in": names}})
+    existing = {one["name"]: one["options"] for one in listed["cursor"]["firstBatch"]}
+    for resource in graph.values():
+        name = resource.collection
+        wanted = {
+            "validator": {"$jsonSchema": record_schema(resource)},
+            "validationLevel": "moderate",
+            "validationAction": "error",
+        }
+        if name not in existing:
+            await _create_collection(database, name, wanted)
+        elif {key: existing[name].get(key) for key in wanted} != wanted:
+            await _replace_validator(database, name, wanted)
+
+
+async def _create_collection(database: Database, name: str, options: dict[str, Any]) -> None:
+    try:
+        await database.command("create", name, **options)
+    except OperationFailure as error:
+        if error.code != _NAMESPACE_EXISTS:  # else another process has created it
+            raise
+
+
+async def _replace_validator(database: Database, name: str, options: dict[str, Any]) -> None:
+    try:
+        await database.command("collMod", name, **options)
+    except OperationFailure as error:
+        reason = (error.details or {}).get("errmsg")
+        _log.warning("Cannot set the validator of %s: %s. %s", name, reason, _REMEDY)
+    else:
+        _log.info("Set the validator of %s", name)
+
+
+async def id_batches(
+    collection: AsyncIOMotorCollection[Record], query: Mapping[str, Any], size: int
+) -> AsyncIterator[list[Any]]:
+    """Yield the ids of the records that a query selects, in batches. Raises PyMongoError."""
+    cursor = collection.find(query, {ID: True}, batch_size=size)
+    while records := await cursor.to_list(size):
+        yield [record[ID] for record in records]
+
+
+async def complete(
+    collection: AsyncIOMotorCollection[Record], query: Mapping[str, Any], update: list[Stage]
+) -> None:
+    """Update all records that a query selects; updated ones must not match it any more.
+
+    Raises PyMongoError.
+    """
+    async for ids in id_batches(collection, query, _BATCH_SIZE):
+        await collection.update_many({**query, ID: {"$in": ids}}, update)
+
+
+class Indexes:
+    """The indexes that filters and sorts use: of each indexed field and the id.
+
+    unindexed: the types whose indexes are not complete, as far as this process knows. The methods
+    raise PyMongoError.
+    """
+
+    def __init__(self, database: Database, graph: Graph, unindexed: set[str]) -> None:
+        self._database = database
+        self._graph = graph
+        self._unindexed = unindexed
+
+    async def prepare(self, resource: ResourceType, *, is_small: bool) -> None:
+        """Create the missing indexes of a small collection; leave others to `build`."""
+        missing = await self._missing(resource)
+        if missing and is_small:
+            await self._database[resource.collection].create_indexes(_models(missing))
+        elif missing:
+            self._unindexed.add(resource.type)
+
+    async def build(self) -> None:
+        """Build the indexes that `prepare` has left, unless another process builds them first."""
+        for name in sorted(self._unindexed):
+            resource = self._graph[name]
+            while missing := await self._missing(resource):  # else another process has built them
+                _log.info("Building indexes of %s: %s", resource.collection, ", ".join(missing))
+                await _build_indexes(self._database, resource.collection, _models(missing))
+            self._unindexed.discard(name)
+            _log.info("The indexes of %s are complete", resource.collection)
+
+    async def _missing(self, resource: ResourceType) -> list[str]:
+        """Return the stored fields that have no complete index."""
+        wanted = resource.indexed_fields - {ID}
+        if searched_names(resource):
+            wanted |= {TEXT_BLOCK}
+        indexes = await _complete_indexes(self._database, resource.collection)
+        existing = {index["key"][0][0] for index in indexes.values() if index["key"][1:] == _BY_ID}
+        return sorted(wanted - existing)
+
+
+def _models(fields: list[str]) -> list[IndexModel]:
+    return [IndexModel([(field, ASCENDING), *_BY_ID]) for field in fields]
+
+
+async def _complete_indexes(database: Database, collection: str) -> Mapping[str, Mapping[str, Any]]:
+    """Return the indexes of a collection by name, without those that are still being built.
+
+    Raises PyMongoError.
+    """
+    # MongoDB lists the others as well, and removes them if their build is aborted.
+    listed: Mapping[str, Mapping[str, Any]] = await database[collection].index_information()
+    if not listed:  # a collection that does not exist has no statistics
+        return {}
+    stages: list[Stage] = [{"$collStats": {"storageStats": {}}}]
+    shards = [one["storageStats"] async for one in database[collection].aggregate(stages)]
+    existing = {name for shard in shards for name in shard["indexSizes"]}
+    complete = existing.difference(*(shard["indexBuilds"] for shard in shards))
+    return {name: index for name, index in listed.items() if name in complete}
+
+
+async def drop_index(collection: AsyncIOMotorCollection[Record], name: str) -> bool:
+    """Drop an index, unless another process has; return whether it was there.
+
+    Raises PyMongoError.
+    """
+    try:
+        await collection.drop_index(name)
+    except OperationFailure as error:
+        if error.code != _INDEX_NOT_FOUND:
+            raise
+        return False
+    return True
+
+
+async def _build_indexes(
+    database: Database, collection: str, indexes: Sequence[IndexModel]
+) -> None:
+    """Build indexes of a collection; MongoDB logs the progress.
+
+    Other processes that build the same ones wait for one build in MongoDB, and begin another if it
+    is aborted. The build is ended if the caller is cancelled. Raises PyMongoError;
+    DuplicateKeyError if an index is unique, but what is stored is not.
+    """
+    # Otherwise a thread would wait for the build, and delay the end of the process.
+    commands = ReadCommands(database)
+    async with commands.cancellable_session() as session:
+        with pymongo.timeout(_BUILD_SECONDS):
+            await database[collection].create_indexes(indexes, session=session)
+    await commands.close()
+
+
+async def prepare_unique_indexes(database: Database, graph: Graph) -> None:
+    """Create missing unique indexes, and drop those of attributes that are no longer unique.
+
+    Raises StartError with the values that several records have, or with the reason why MongoDB
+    cannot create an index; also PyMongoError.
+    """
+    refusals: list[str] = []
+    for resource in graph.values():
+        collection = database[resource.collection]
+        names = await collection.index_information()
+        existing = {name for name in names if name.startswith(_PREFIX)}
+        wanted = {_index_name(*each): each for each in resource.unique_attributes.items()}
+        for index_name in sorted(existing - wanted.keys()):
+            if await drop_index(collection, index_name):
+                text = "Dropped the index %s of %s: the values need not be unique any more"
+                _log.warning(text, index_name, resource.collection)
+        complete = await _complete_indexes(database, resource.collection) if wanted else {}
+        for name, attribute in (wanted[each] for each in wanted if each not in complete):
+            if reason := await _create_unique_index(database, resource, name, attribute):
+                refusals.append(f"{resource.type}.{name} cannot be unique, as {reason}")
+    if refusals:
+        raise StartError("; ".join(refusals))
+
+
+async def _create_unique_index(
+    database: Database, resource: ResourceType, name: str, attribute: Attribute
+) -> str:
+    """Create an index, and return "", or why it cannot be created."""
+    compared, collation = {name: _is_compared(attribute)}, _collation(attribute)
+    index = IndexModel(
+        [(name, ASCENDING)],
+        name=_index_name(name, attribute),
+        unique=True,
+        partialFilterExpression=compared,
+        **collation,
+    )
+    try:
+        await _build_indexes(database, resource.collection, [index])
+    except DuplicateKeyError:
+        collection = database[resource.collection]
+        values = await _describe_duplicates(collection, name, compared, **collation)
+        values = values or "none any more, start again"
+        return f"{resource.collection} have these values more than once: {values}"
+    except OperationFailure as error:
+        return f"MongoDB cannot create the index: {(error.details or {}).get('errmsg')}"
+    return ""
+
+
+async def _describe_duplicates(
+    collection: AsyncIOMotorCollection[Record],
+    field: str,
+    query: Mapping[str, Any],
+    **options: Any,
+) -> str:
+    """Return the first values of a field that several records have, with ids of these records.
+
+    query: for the records to compare. options: those of the aggregation. The description is empty
+    if there are none. Raises PyMongoError.
+    """
+    stages: list[Stage] = [
+        {"$match": query},
+        {"$group": {ID: f"${field}", "ids": {"$minN": {"input": f"${ID}", "n": _MAX_IDS + 1}}}},
+        {"$match": {"ids.1": {"$exists": True}}},
+        {"$sort": {ID: 1}},
+        {"$limit": _MAX_VALUES + 1},
+    ]
+    with pymongo.timeout(_BUILD_SECONDS):
+        found = collection.aggregate(stages, allowDiskUse=True, **options)
+        duplicates = await found.to_list(None)
+    texts = [f"{_shortened(one[ID])} (ids {_listed(one['ids'], _MAX_IDS)})" for one in duplicates]
+    return _listed(texts, _MAX_VALUES)
+
+
+def _shortened(value: Any) -> str:
+    text = str(value)
+    shown = text if len(text) <= _MAX_CHARACTERS else f"{text[: _MAX_CHARACTERS - 1]}…"
+    return json.dumps(shown, ensure_ascii=False)  # without control characters, on one line
+
+
+def _listed(items: Sequence[Any], limit: int) -> str:
+    shown = [str(item) for item in items[:limit]]
+    return ", ".join([*shown, "…"] if len(items) > limit else shown)
+
+
+def unique_find(
+    name: str, attribute: Attribute, values: Sequence[Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the query and the options of a `find` for the records with values of an attribute."""
+    query = {name: {"$in": values, **_is_compared(attribute)}}
+    return query, {"hint": _index_name(name, attribute), **_collation(attribute)}
+
+
+def _index_name(name: str, attribute: Attribute) -> str:
+    return f"{_PREFIX}{name}{'_ignoring_case' if attribute.ignores_case else ''}"
+
+
+def _is_compared(attribute: Attribute) -> dict[str, Any]:
+    """Return the condition on values that the index has: those that are not null."""
+    return {"$type": _COMPARED_TYPES[attribute.stored_type]}
+
+
+def _collation(attribute: Attribute) -> dict[str, Any]:
+    return {"collation": _IGNORING_CASE} if attribute.ignores_case else {}

@@ -1,1 +1,0 @@
-"""What the database needs besides records: validators, indexes, computed fields, text blocks."""

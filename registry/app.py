@@ -7,7 +7,7 @@ from functools import partial
 from aiohttp import web
 
 from registry.capacity import Capacity
-from registry.http import metrics_endpoint, routes
+from registry.http import application, metrics_endpoint
 from registry.http.access_control import (
     AUTHENTICATOR,
     Authenticator,
@@ -15,6 +15,7 @@ from registry.http.access_control import (
     access_notice,
     oidc_verifier,
 )
+from registry.http.addresses import UI_PATH
 from registry.http.app_keys import (
     DEADLINES,
     FOLLOWERS,
@@ -23,13 +24,12 @@ from registry.http.app_keys import (
     NOTICE,
     REPOSITORY,
     SETTINGS,
-    new_application,
+    Deadlines,
+    Limits,
 )
 from registry.http.cors import Cors
 from registry.http.followers import Followers
-from registry.http.limits import Deadlines, Limits
 from registry.http.metrics_endpoint import Scrape, scrape_process
-from registry.http.service_urls import UI_PATH
 from registry.http.views import site
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
@@ -62,7 +62,7 @@ def create_app(
     """
     capacity = capacity or Capacity.of(settings)
     cors = Cors(settings.cors_origin, pages=(UI_PATH,))
-    app = new_application(settings, limits, cors)
+    app = application.new_application(settings, limits, cors)
     if settings.requires_tokens:
         app.middlewares.append(access_middleware(app))
     app[DEADLINES] = Deadlines(capacity.response_seconds)
@@ -71,8 +71,8 @@ def create_app(
     app[GRAPH] = graph
     app.cleanup_ctx.append(partial(_open_repository, capacity, on_failure))
     app.on_shutdown.append(_end_followers)
-    endpoints = routes.endpoints(graph, settings.sizes)
-    routes.mount(app, endpoints)
+    endpoints = application.endpoints(graph, settings.sizes)
+    application.mount(app, endpoints)
     site.mount(app, [endpoint.path for endpoint in endpoints])
     if settings.metrics_port is None:
         metrics_endpoint.mount(app, scrape)

@@ -24,8 +24,7 @@ from pymongo import MongoClient, monitoring
 from registry.access.principal import digest_of, new_token
 from registry.app import create_app
 from registry.capacity import Capacity
-from registry.http.app_keys import REPOSITORY, SETTINGS
-from registry.http.limits import Limits
+from registry.http.app_keys import REPOSITORY, SETTINGS, Limits
 from registry.http.server import Runner
 from registry.model.resource_type import ResourceType
 from registry.mongod import embedded

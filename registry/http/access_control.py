@@ -7,8 +7,8 @@ from aiohttp.typedefs import Handler, Middleware
 
 from registry.access.oidc import OidcVerifier
 from registry.access.principal import PREFIX, Principal, check_form, digest_of, known_scopes
+from registry.http.addresses import HEALTH_PATHS, PAGE_PATH, ROOT_PATH, UI_PATH
 from registry.http.app_keys import DEADLINES
-from registry.http.service_urls import HEALTH_PATHS, PAGE_PATH, ROOT_PATH, UI_PATH
 from registry.jsonapi.authorization import authorize
 from registry.jsonapi.error_types import AuthenticationRequired, InvalidAuthorization
 from registry.model.graph import Graph

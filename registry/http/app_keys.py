@@ -1,16 +1,93 @@
-"""The application, and its keys: the objects that views and the server share."""
+"""What views and the server share: limits of size and time, deadlines, and the keys of others."""
 
-from aiohttp import hdrs, web
+import asyncio
+from dataclasses import dataclass
+from typing import Any
 
+from aiohttp import web
+
+from registry.http.addresses import AllowedHosts, TrustedProxies
 from registry.http.cors import Cors
 from registry.http.followers import Followers
-from registry.http.hosts import AllowedHosts
-from registry.http.limits import Deadlines, Limits
-from registry.http.proxies import TrustedProxies
-from registry.http.responses import common_headers, request_id
+from registry.jsonapi.error_types import ServiceUnavailable
 from registry.model.graph import Graph
 from registry.settings import Settings
 from registry.storage import Coalescer, Repository, Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits on one request and its connection.
+
+    target_bytes: a longer request target, a path with its query string, is rejected with 400.
+    fields_bytes: larger header fields, in total, are rejected with 431. body_bytes: a larger body
+    is rejected with 413. arrival_seconds: the time the head, and after it the body, may take to
+    arrive; 408 after that. A TLS handshake may take as long. linger_seconds: how long the rest of
+    the body of a rejected request is read and discarded, so that the client reads the response
+    before the connection closes. idle_seconds: the idle timeout, after which a connection without a
+    request is closed. stop_idle_seconds: the same while the service stops, so that a client that
+    reuses its connections loses no request; also how long the client may take to confirm the end of
+    a TLS connection. send_seconds: how long a client may take to read one part of a response, of at
+    most `responses.MAX_WRITE` bytes, before its connection is reset.
+    """
+
+    target_bytes: int = 2**17
+    fields_bytes: int = 2**16
+    body_bytes: int = 2**20
+    arrival_seconds: float = 30.0
+    linger_seconds: float = 5.0
+    idle_seconds: float = 75.0
+    stop_idle_seconds: float = 5.0
+    send_seconds: float = 60.0
+
+
+class Deadlines:
+    """Ends the requests whose responses do not begin within `seconds`.
+
+    One timer serves all of them, since the oldest is the first to end: a timer and its context
+    manager for each take ten times as long as these methods.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._ends: dict[asyncio.Task[Any], float] = {}  # the first to end comes first
+        self._late: set[asyncio.Task[Any]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> asyncio.Task[Any]:
+        """Limit the time of the current task from now on, unless it is limited; return the task."""
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - for mypy: called in coroutines
+        loop = task.get_loop()  # takes a tenth of the time of asyncio.get_running_loop()
+        end = self._ends.setdefault(task, loop.time() + self._seconds)
+        if self._timer is None:
+            self._timer = loop.call_at(end, self._cancel_late)
+        return task
+
+    def end(self, task: asyncio.Task[Any]) -> None:
+        """End the limit of a task. Raises ServiceUnavailable if it was cancelled because of it."""
+        if self._ends.pop(task, None) is None and task in self._late:
+            self._late.remove(task)
+            if not task.uncancel():
+                raise ServiceUnavailable from None
+
+    def stop(self) -> None:
+        """End the limit, while the client determines how long the request takes."""
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - for mypy: called in coroutines
+        self._ends.pop(task, None)
+
+    def _cancel_late(self) -> None:
+        self._timer, loop = None, asyncio.get_running_loop()
+        while self._ends:
+            task, end = next(iter(self._ends.items()))
+            if end > loop.time():
+                self._timer = loop.call_at(end, self._cancel_late)
+                return
+            del self._ends[task]
+            self._late.add(task)
+            task.cancel()
+
 
 CORS = web.AppKey("cors", Cors)
 DEADLINES = web.AppKey("deadlines", Deadlines)
@@ -27,23 +104,3 @@ NOTICE = web.AppKey("notice", str)
 PROXIES = web.AppKey("proxies", TrustedProxies)
 REPOSITORY = web.AppKey("repository", Repository)
 SETTINGS = web.AppKey("settings", Settings)
-
-
-def new_application(settings: Settings, limits: Limits, cors: Cors) -> web.Application:
-    """Return an application without routes, with all that its server needs."""
-    app = web.Application()
-    app[SETTINGS], app[LIMITS], app[CORS] = settings, limits, cors
-    app[PROXIES] = TrustedProxies(settings.trusted_proxy, settings.public_url)
-    app[HOSTS] = AllowedHosts(settings, app[PROXIES])
-    app.on_response_prepare.append(_add_headers)
-    return app
-
-
-async def _add_headers(request: web.Request, response: web.StreamResponse) -> None:
-    """Add the headers that every response has, other than DocumentResponse, which has them."""
-    response.headers.pop(hdrs.SERVER, None)  # by which aiohttp tells its version
-    for name, value in common_headers(request_id(request)).items():
-        response.headers.setdefault(name, value)
-    cors = request.config_dict[CORS]
-    if cors.is_on:
-        cors.add_headers(request, response.headers)

@@ -15,8 +15,8 @@ from typing import Any, cast
 from aiohttp import EMPTY_PAYLOAD, StreamReader, web
 from aiohttp.web_protocol import _ErrInfo
 
+from registry.http.app_keys import Limits
 from registry.http.error_responses import error_response
-from registry.http.limits import Limits
 from registry.http.request_recorder import RequestRecorder
 from registry.jsonapi.error_objects import ApiError
 from registry.jsonapi.error_types import HeaderFieldsTooLarge, MalformedRequest, RequestTimeout

@@ -10,9 +10,9 @@ from multidict import CIMultiDict
 
 from registry import storage
 from registry.access.principal import InvalidToken, KeysUnavailable, redact
+from registry.http.addresses import UI_PATH
 from registry.http.app_keys import PROXIES
 from registry.http.responses import common_headers, request_id
-from registry.http.service_urls import UI_PATH
 from registry.jsonapi import error_types as errors
 from registry.jsonapi.documents import encode_errors
 from registry.jsonapi.error_objects import MAX_ERRORS, ApiError, ApiErrors, quoted

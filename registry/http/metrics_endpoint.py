@@ -16,10 +16,10 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from registry.access.principal import Action
-from registry.http.app_keys import new_application
+from registry.http.addresses import METRICS_PATH
+from registry.http.app_keys import Limits
+from registry.http.application import new_application
 from registry.http.cors import Cors
-from registry.http.limits import Limits
-from registry.http.service_urls import METRICS_PATH
 from registry.http.views.site import ReadOnlyView
 from registry.jsonapi.authorization import Requirement
 from registry.metrics import FAMILIES, Family, Gauge, Histogram, MetricsSnapshot, Samples, take

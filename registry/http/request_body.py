@@ -7,8 +7,7 @@ from collections.abc import Awaitable, Callable
 from aiohttp import StreamReader, hdrs, web
 from aiohttp.http import HttpVersion11
 
-from registry.http.app_keys import DEADLINES, LIMITS
-from registry.http.limits import Limits
+from registry.http.app_keys import DEADLINES, LIMITS, Limits
 from registry.jsonapi import content_negotiation
 from registry.jsonapi.error_types import BodyTooLarge, MalformedRequest, RequestTimeout
 from registry.offloading import MAX_INLINE_BYTES

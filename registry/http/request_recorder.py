@@ -11,7 +11,7 @@ from aiohttp import hdrs, web
 
 from registry.http import ACCESS_LOG
 from registry.http.access_control import PRINCIPAL
-from registry.http.proxies import TrustedProxies
+from registry.http.addresses import TrustedProxies
 from registry.http.responses import NoResponse, request_id, trace_id
 from registry.metrics import REQUESTS, Sample
 

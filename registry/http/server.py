@@ -14,6 +14,7 @@ from typing import Any, cast
 from aiohttp import hdrs, web
 from aiohttp.http import HttpVersion10, HttpVersion11
 
+from registry.http.addresses import HEALTH_PATHS
 from registry.http.app_keys import CORS, HOSTS, LIMITS, PROXIES
 from registry.http.compression import compress
 from registry.http.connection import Connection
@@ -21,7 +22,6 @@ from registry.http.cors import FETCH_SITE
 from registry.http.error_responses import error_response, log_error
 from registry.http.request_recorder import RequestRecorder
 from registry.http.responses import DocumentResponse, NoResponse
-from registry.http.service_urls import HEALTH_PATHS
 from registry.jsonapi.error_objects import ApiError
 from registry.jsonapi.error_types import ExpectationFailed, HeaderFieldsTooLarge
 

@@ -1,7 +1,7 @@
 """The OpenAPI 3.0.0 document of a service, derived from the graph and the settings."""
 
 import registry
-from registry.http.service_urls import LIVE_PATH, METRICS_PATH, OPERATIONS_PATH, READY_PATH
+from registry.http.addresses import LIVE_PATH, METRICS_PATH, OPERATIONS_PATH, READY_PATH
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
 from registry.openapi.paths import HEADERS, SECURITY_SCHEME, describe_paths, error_responses

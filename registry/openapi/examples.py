@@ -5,7 +5,7 @@ from collections.abc import Collection
 import orjson
 
 from registry.csv_format import CsvTable
-from registry.http.service_urls import CHANGES_PATH
+from registry.http.addresses import CHANGES_PATH
 from registry.jsonapi.change_events import Audience, ChangedRecord, encode_commit
 from registry.jsonapi.changes import Verb
 from registry.jsonapi.documents import JSONAPI, PLAIN, Compound, encode_document

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from registry.http.write_headers import PATTERN
+from registry.http.request_headers import PATTERN
 from registry.jsonapi.change_events import AFTER, TYPES
 from registry.jsonapi.filter_parsing import (
     MAX_CONDITIONS,

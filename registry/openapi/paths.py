@@ -7,10 +7,10 @@ from operator import attrgetter
 
 import orjson
 
+from registry.http.application import endpoints
 from registry.http.responses import POSITION
-from registry.http.routes import endpoints
+from registry.http.views.all_types import FeedView
 from registry.http.views.document_view import Endpoint
-from registry.http.views.feed import FeedView
 from registry.http.views.relationship import RelatedView
 from registry.jsonapi import error_types as errors
 from registry.jsonapi.authorization import required_by_method

@@ -9,8 +9,8 @@ import aiohttp_swagger3
 import orjson
 from aiohttp import web
 
-from registry.http.service_urls import UI_PATH
-from registry.http.static_files import POLICY, StaticFiles, read_files
+from registry.http.addresses import UI_PATH
+from registry.http.compression import POLICY, StaticFiles, read_files
 from registry.http.views.site import allow_reading
 from registry.program import SWAGGER_UI
 

@@ -11,10 +11,10 @@ from time import perf_counter
 from typing import NoReturn
 
 from registry.app import create_app
+from registry.http.addresses import METRICS_PATH, UI_PATH
 from registry.http.app_keys import NOTICE
 from registry.http.metrics_endpoint import Scrape, metrics_app, scrape_process
 from registry.http.server import Runner
-from registry.http.service_urls import METRICS_PATH, UI_PATH
 from registry.http.tls import Certificate
 from registry.metrics import EVENT_LOOP_LAG, REQUESTS_IN_PROGRESS, WORKERS
 from registry.model.graph import InvalidDeclaration

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from aiohttp import web
 
-from registry.http.service_urls import PAGE_PATH
-from registry.http.static_files import PAGE, StaticFiles, read_files
+from registry.http.addresses import PAGE_PATH
+from registry.http.compression import PAGE, StaticFiles, read_files
 from registry.http.views.site import allow_reading
 
 _DIRECTORY = Path(__file__).with_name("page")

@@ -15,8 +15,8 @@ from urllib.parse import unquote
 import pytest
 from yarl import URL
 
+from registry.http.views.all_types import FeedView
 from registry.http.views.document_view import DocumentView
-from registry.http.views.feed import FeedView
 from registry.jsonapi.cursors import END, Cursors
 from registry.jsonapi.sorting import BY_ID
 from tests.support import (

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
-from registry.http.write_headers import Preferences, read_preferences
+from registry.http.request_headers import Preferences, read_preferences
 from registry.settings import Settings
 from tests.conftest import Header, Serve
 from tests.devices import WITH_DEVICES

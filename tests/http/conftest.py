@@ -14,9 +14,9 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from aiohttp.typedefs import Handler
 
-from registry.http.app_keys import LIMITS, new_application
+from registry.http.app_keys import LIMITS, Limits
+from registry.http.application import new_application
 from registry.http.cors import Cors
-from registry.http.limits import Limits
 from registry.http.server import Runner
 from registry.settings import Settings
 

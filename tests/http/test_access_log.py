@@ -14,8 +14,8 @@ from aiohttp import ClientPayloadError, web
 
 from registry.access.principal import Principal
 from registry.http.access_control import PRINCIPAL
+from registry.http.addresses import TrustedProxies
 from registry.http.app_keys import PROXIES
-from registry.http.proxies import TrustedProxies
 from registry.http.request_recorder import Entry
 from registry.http.responses import DocumentResponse
 from registry.http.server import Runner

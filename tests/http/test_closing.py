@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 from aiohttp import web
 
-from registry.http.limits import Limits
+from registry.http.app_keys import Limits
 from tests.http.conftest import (
     GET,
     LONG_LIMITS,

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from aiohttp import web
 
-from registry.http.limits import Limits
+from registry.http.app_keys import Limits
 from tests.http.conftest import SECONDS, Client, Start, exchange
 from tests.support import traced_memory
 

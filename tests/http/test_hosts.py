@@ -12,9 +12,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
+from registry.http.addresses import AllowedHosts, TrustedProxies
 from registry.http.app_keys import HOSTS
-from registry.http.hosts import AllowedHosts
-from registry.http.proxies import TrustedProxies
 from registry.settings import Settings
 from tests.http.conftest import Client, exchange, new_app
 

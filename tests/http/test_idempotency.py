@@ -8,7 +8,7 @@ from multidict import CIMultiDict
 
 from registry.access.principal import Principal
 from registry.http.access_control import PRINCIPAL
-from registry.http.write_headers import Preferences, idempotency_key
+from registry.http.request_headers import Preferences, idempotency_key
 from registry.jsonapi.error_types import InvalidIdempotencyKey
 from registry.protocol import IDEMPOTENCY_KEY
 from registry.storage.writes.write_requests import IdempotencyKey

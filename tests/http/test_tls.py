@@ -20,7 +20,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from trustme import KeyType
 
-from registry.http.limits import Limits
+from registry.http.app_keys import Limits
 from registry.http.server import Runner
 from registry.http.tls import Certificate
 from registry.program import StartError

@@ -11,10 +11,17 @@ from registry.compound import resolve
 from registry.http.access_control import AUTHENTICATOR, PRINCIPAL, bearer_token
 from registry.http.app_keys import DEADLINES, GRAPH, PROXIES, REPOSITORY
 from registry.http.compression import GZIP, compresses, gzipped
-from registry.http.etags import GZIP_SUFFIX, is_current, make_etag, preconditions
 from registry.http.request_body import read_body
+from registry.http.request_headers import (
+    GZIP_SUFFIX,
+    Preferences,
+    idempotency_key,
+    is_current,
+    make_etag,
+    preconditions,
+    read_preferences,
+)
 from registry.http.responses import POSITION, DocumentResponse
-from registry.http.write_headers import Preferences, idempotency_key, read_preferences
 from registry.jsonapi import content_negotiation
 from registry.jsonapi.authorization import (
     Requirement,

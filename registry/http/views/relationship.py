@@ -9,10 +9,10 @@ from aiohttp import web
 
 from registry.compound import CompoundStream, resolve
 from registry.http.app_keys import LINKAGE
+from registry.http.request_headers import Preferences
 from registry.http.responses import DocumentResponse
-from registry.http.views.collection import read_listing, respond_with_listing
 from registry.http.views.document_view import Encoded, ResourceView
-from registry.http.write_headers import Preferences
+from registry.http.views.listing import read_listing, respond_with_listing
 from registry.jsonapi.authorization import required_by_change
 from registry.jsonapi.changes import Verb
 from registry.jsonapi.documents import encode_document, encode_linkage

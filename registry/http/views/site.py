@@ -7,9 +7,7 @@ from aiohttp import hdrs, web
 
 from registry.access.principal import Action, Principal, sufficient_scopes
 from registry.http.access_control import PRINCIPAL
-from registry.http.app_keys import GRAPH, PROXIES, REPOSITORY
-from registry.http.responses import DocumentResponse
-from registry.http.service_urls import (
+from registry.http.addresses import (
     CHANGES_PATH,
     LIVE_PATH,
     OPERATIONS_PATH,
@@ -18,7 +16,9 @@ from registry.http.service_urls import (
     UI_PATH,
     without_trailing_slash,
 )
-from registry.http.static_files import PAGE
+from registry.http.app_keys import GRAPH, PROXIES, REPOSITORY
+from registry.http.compression import PAGE
+from registry.http.responses import DocumentResponse
 from registry.jsonapi.authorization import Requirement, readable_with
 from registry.jsonapi.content_negotiation import HTML, check_accept, prefers
 from registry.jsonapi.documents import encode_meta

@@ -1,13 +1,16 @@
-"""The view of the change feed: server-sent events (WHATWG HTML, 9.2)."""
+"""The views of what concerns all types: atomic operations, and the change feed."""
+
+from functools import partial
 
 from aiohttp import hdrs, web
 
 from registry.http.access_control import PRINCIPAL, bearer_token
 from registry.http.app_keys import FOLLOWERS, GRAPH
 from registry.http.connection import Connection
+from registry.http.request_headers import read_preferences
 from registry.http.responses import POSITION, DocumentResponse
 from registry.http.views.document_view import DocumentView
-from registry.jsonapi.authorization import required_by_feed
+from registry.jsonapi.authorization import required_by_feed, required_by_operations
 from registry.jsonapi.change_events import (
     AFTER,
     Audience,
@@ -15,11 +18,47 @@ from registry.jsonapi.change_events import (
     parse_feed_query,
     readable_types,
 )
+from registry.jsonapi.changes import Verb
 from registry.jsonapi.content_negotiation import prefers
-from registry.jsonapi.documents import encode_meta
-from registry.jsonapi.error_types import PositionRejected
-from registry.protocol import EVENT_STREAM, LAST_EVENT_ID, MEDIA_TYPE
-from registry.storage import ClusterTime, InvalidPosition
+from registry.jsonapi.documents import encode_meta, written_linkage
+from registry.jsonapi.error_types import PositionRejected, PreconditionFailed
+from registry.jsonapi.operation_documents import Effect, encode_results, load_operations
+from registry.jsonapi.query import Query
+from registry.jsonapi.resource_objects import resource_objects
+from registry.offloading import offload
+from registry.protocol import EVENT_STREAM, EXTENSION, LAST_EVENT_ID, MEDIA_TYPE, media_type
+from registry.storage import ClusterTime, InvalidPosition, WriteResult
+
+
+class AtomicView(DocumentView):
+    """The endpoint for operations (Atomic Operations, Processing)."""
+
+    async def post(self) -> web.Response:
+        """Perform the operations in order; the results have the same order.
+
+        Raises PreconditionFailed for any `If-Match`: the path has no representation that could
+        match (RFC 9110, 13.1.1).
+        """
+        preferences = read_preferences(self.request)
+        load = partial(load_operations, graph=self.app[GRAPH], merges=preferences.merges)
+        _, operations, key = await self.read_request(
+            load, required_by_operations, extension=EXTENSION, preferences=preferences
+        )
+        if hdrs.IF_MATCH in self.request.headers:
+            raise PreconditionFailed
+        author = self.author
+        writes = [write.written_by(author) for write in operations]
+        results = await self.repository.write(writes, key, rolls_back=preferences.rolls_back)
+
+        def encode() -> bytes:
+            effects = map(_effect, results) if preferences.merges else ()
+            return encode_results([_resource_object(result) for result in results], effects)
+
+        size = sum(write.size for write in writes)
+        body = await offload(encode, size=size)
+        headers = preferences.acknowledge(is_replayed=results[0].is_replayed)
+        headers[hdrs.CONTENT_TYPE] = media_type(EXTENSION)
+        return web.Response(body=body, headers=headers)
 
 
 class FeedView(DocumentView):
@@ -77,3 +116,24 @@ class FeedView(DocumentView):
         meta = {"position": present, "oldest": None if oldest is None else encode(oldest)}
         headers = {hdrs.CONTENT_TYPE: MEDIA_TYPE, POSITION: present}
         return DocumentResponse(200, encode_meta({"self": self.url}, meta), headers)
+
+
+def _effect(result: WriteResult) -> Effect | None:
+    """Return what an addition that merges has done; None for other operations."""
+    if not result.write.merges:
+        return None
+    if result.write.verb is Verb.ADD:
+        return Effect.CREATED
+    return Effect.UPDATED if result.is_changed else Effect.UNCHANGED
+
+
+def _resource_object(result: WriteResult) -> str | None:
+    """Return the resource object of one result, None if the operation has none to return."""
+    write, resource = result.write, result.write.resource
+    if not write.is_shown:
+        return None
+    is_added = write.verb is Verb.ADD or write.merges
+    query = Query({resource.type: resource.writable}) if is_added else Query()
+    linkage = {resource.type: written_linkage(result.record, write.change)}
+    (text,) = resource_objects(resource, [result.record], linkage, query)
+    return text

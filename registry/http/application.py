@@ -1,21 +1,43 @@
-"""The endpoints of resources and operations: their paths, views and types."""
+"""Applications: the headers of all responses, and the endpoints with their views and types."""
 
 from collections.abc import Iterator
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
+from registry.http.addresses import CHANGES_PATH, OPERATIONS_PATH, AllowedHosts, TrustedProxies
+from registry.http.app_keys import CORS, HOSTS, LIMITS, PROXIES, SETTINGS, Limits
+from registry.http.cors import Cors
 from registry.http.request_body import defer_continue
-from registry.http.service_urls import CHANGES_PATH, OPERATIONS_PATH
-from registry.http.views.atomic import AtomicView
-from registry.http.views.collection import CollectionView
+from registry.http.responses import common_headers, request_id
+from registry.http.views.all_types import AtomicView, FeedView
 from registry.http.views.document_view import ENDPOINTS, Endpoint
-from registry.http.views.feed import FeedView
 from registry.http.views.relationship import LinkageView, MembersView, RelatedView
-from registry.http.views.resource import DetailView
+from registry.http.views.resource import CollectionView, DetailView
 from registry.jsonapi.pagination import PageSizes
 from registry.jsonapi.query import QueryScope
 from registry.jsonapi.resource_objects import path_of
 from registry.model.graph import Graph
+from registry.settings import Settings
+
+
+def new_application(settings: Settings, limits: Limits, cors: Cors) -> web.Application:
+    """Return an application without routes, with all that its server needs."""
+    app = web.Application()
+    app[SETTINGS], app[LIMITS], app[CORS] = settings, limits, cors
+    app[PROXIES] = TrustedProxies(settings.trusted_proxy, settings.public_url)
+    app[HOSTS] = AllowedHosts(settings, app[PROXIES])
+    app.on_response_prepare.append(_add_headers)
+    return app
+
+
+async def _add_headers(request: web.Request, response: web.StreamResponse) -> None:
+    """Add the headers that every response has, other than DocumentResponse, which has them."""
+    response.headers.pop(hdrs.SERVER, None)  # by which aiohttp tells its version
+    for name, value in common_headers(request_id(request)).items():
+        response.headers.setdefault(name, value)
+    cors = request.config_dict[CORS]
+    if cors.is_on:
+        cors.add_headers(request, response.headers)
 
 
 def endpoints(graph: Graph, sizes: PageSizes) -> list[Endpoint]:

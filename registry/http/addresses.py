@@ -1,4 +1,4 @@
-"""What a request says of its client and its target, also through trusted reverse proxies.
+"""The addresses of clients and of the service: paths, hosts, and what trusted proxies say of both.
 
 Of a trusted proxy, the headers `X-Forwarded-For`, `X-Forwarded-Proto` and `X-Forwarded-Host` are
 used, as nginx, Caddy and load balancers send them; `Forwarded` (RFC 7239) is not.
@@ -7,10 +7,28 @@ used, as nginx, Caddy and load balancers send them; `Forwarded` (RFC 7239) is no
 import re
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from urllib.parse import quote, urlsplit
 
 from aiohttp import hdrs, web
 
-from registry.http.service_urls import encoded_target
+from registry.jsonapi.error_types import MalformedRequest, MisdirectedRequest
+from registry.settings import Settings
+
+ROOT_PATH = "/"
+OPERATIONS_PATH = "/operations"
+CHANGES_PATH = "/changes"
+METRICS_PATH = "/metrics"
+LIVE_PATH = "/health/live"
+READY_PATH = "/health/ready"
+HEALTH_PATHS = frozenset({LIVE_PATH, READY_PATH})
+PAGE_PATH = "/api/page"
+"""The prefix of the files of the page for people."""
+
+UI_PATH = "/api/swagger"
+"""The prefix of Swagger UI and the OpenAPI document."""
+
+_STRAY_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_SAFE = "/?:@!$&'()*+,;=-._~%"
 
 _MAX_ADDRESSES = 1_024
 """For how many addresses is kept whether they are trusted."""
@@ -20,6 +38,28 @@ _MAPPED = "::ffff:"
 
 _FORWARDED_PROTO = "X-Forwarded-Proto"
 _FORWARDED_ADDRESS = re.compile(r"\s*(\[(?P<v6>[^\]]*)\]|(?P<v4>[\d.]+))(:\d+)?\s*", re.ASCII)
+
+_AUTHORITY = re.compile(r"([\w-][\w.-]*|\[[\da-fA-F:.]+\])(:\d{1,5})?", re.ASCII)
+
+_MAX_CACHED = 256
+"""Allowed hosts, as clients write them, that are kept so as not to be parsed again."""
+
+
+def without_trailing_slash(request: web.Request) -> str:
+    """Return a relative URL that leads from the target to the same without its last slash.
+
+    It cannot lead to another host, and stays right where a reverse proxy adds to the path.
+    """
+    path, mark, query = encoded_target(request).partition("?")
+    return f"../{path.removesuffix('/').rpartition('/')[2]}{mark}{query}"
+
+
+def encoded_target(request: web.BaseRequest) -> str:
+    """Return path and query as requested, with unsafe characters percent-encoded."""
+    target = request.raw_path
+    if not target.startswith("/"):  # absolute-form (RFC 9112, 3.2.2)
+        target = str(request.rel_url)
+    return quote(_STRAY_PERCENT.sub("%25", target), _SAFE, errors="surrogateescape")
 
 
 class TrustedProxies:
@@ -102,6 +142,47 @@ class TrustedProxies:
         except ValueError:
             return False
         return any(parsed in network for network in self._networks)
+
+
+class AllowedHosts:
+    """Rejects requests for other hosts than those of the service (RFC 9110, 7.4).
+
+    Otherwise, a page in a browser could read a registry on localhost under a name of the page's own
+    site, whose address its owner changes to 127.0.0.1 (DNS rebinding).
+
+    Allowed are every IP address, since rebinding takes a name, `localhost`, and the names in the
+    settings: `host`, `public_url` and `allowed_host`. Ports are not compared: forwarded ports and
+    containers change them, and the name decides alone.
+    """
+
+    def __init__(self, settings: Settings, proxies: TrustedProxies) -> None:
+        public = urlsplit(settings.public_url or "").hostname or ""
+        names = {"localhost", settings.host, public, *settings.allowed_host}
+        self._names = frozenset(name.lower() for name in names)
+        self._proxies = proxies
+        self._has_proxies = bool(settings.trusted_proxy)
+        # Errors are not cached, so that clients cannot displace the hosts in use.
+        self.check_authority = lru_cache(_MAX_CACHED)(self._check_authority)
+
+    def check(self, request: web.BaseRequest) -> None:
+        """Raise MalformedRequest or MisdirectedRequest unless the host is allowed."""
+        host = request.headers.get(hdrs.HOST)
+        # Nearly all requests need no more than this header, which is the fastest to read.
+        if host is None or self._has_proxies or not request.raw_path.startswith("/"):
+            host = self._proxies.authority(request)
+        self.check_authority(host)
+
+    def _check_authority(self, authority: str) -> None:
+        """Check a host with or without a port; raises as `check` does."""
+        match = _AUTHORITY.fullmatch(authority)
+        if not match:
+            raise MalformedRequest("The host that the request names is not valid.")
+        name = match[1].lower().removesuffix(".")
+        if name not in self._names:
+            try:
+                ip_address(name.strip("[]"))
+            except ValueError:
+                raise MisdirectedRequest(name) from None
 
 
 def _unmapped(address: str) -> str:

@@ -1,0 +1,204 @@
+"""The headers of conditional requests, `Idempotency-Key`, and `Prefer`.
+
+They are those of RFC 9110 (8.8.3 and 13), of draft-ietf-httpapi-idempotency-key-header, and of
+RFC 7240: to merge with what is stored, or to try a change only.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+
+from aiohttp import hdrs, web
+from multidict import istr
+
+from registry.http.access_control import PRINCIPAL
+from registry.jsonapi.changes import Versions
+from registry.jsonapi.error_types import MAX_KEY_LENGTH, InvalidIdempotencyKey, PreconditionFailed
+from registry.model.record import ID, Record, version_of
+from registry.model.resource_type import ResourceType
+from registry.protocol import (
+    IDEMPOTENCY_KEY,
+    IDEMPOTENCY_REPLAYED,
+    MERGE,
+    PREFER,
+    PREFERENCE_APPLIED,
+    ROLL_BACK,
+)
+from registry.storage import IdempotencyKey
+
+_DIGEST_DIGITS, _CHECK_DIGITS = 24, 16
+GZIP_SUFFIX = "-gzip"
+"""Ends the tag of a response that is compressed: strong tags of different content codings differ
+(RFC 9110, 8.8.3.3). For `If-Match`, both are tags of the same version of a resource."""
+
+_RESOURCE_TAG = re.compile(
+    rf"(0|[1-9][0-9]{{0,17}})-([0-9a-f]{{{_DIGEST_DIGITS}}})-([0-9a-f]{{{_CHECK_DIGITS}}})"
+    rf"(?:{GZIP_SUFFIX})?",
+    re.ASCII,
+)
+_TAG = re.compile(r'(W/)?"([^"]*)"')
+
+_STRING = rf'([ !#-\[\]-~]|\\["\\]){{1,{MAX_KEY_LENGTH}}}'  # RFC 8941, 3.3.3
+_PLAIN = rf"[!#-+\--:<-\[\]-~]{{1,{MAX_KEY_LENGTH}}}"
+
+PATTERN = f'^("{_STRING}"|{_PLAIN})$'
+"""The valid values of the header, as a regular expression of OpenAPI."""
+
+_VALUE = re.compile(PATTERN, re.ASCII)
+
+_DIGEST_BYTES = 16
+
+_PREFER = istr(PREFER)
+
+_QUOTED = r'"(?:[^"\\]|\\.)*+'
+# Up to a comma that is not quoted; a quote that does not end reaches to the end.
+_ELEMENT = re.compile(rf'(?:{_QUOTED}\\?"?|[^",])++')
+_PREFERENCE = re.compile(rf'\s*+([^\s=;"]++)\s*+(?:=\s*+({_QUOTED}"|[^\s;"]*+)\s*+)?+(?:;|\Z)')
+"""A preference before its parameters, none of which is supported."""
+
+
+def make_etag(
+    body: bytes, resource: ResourceType | None = None, record: Record | None = None
+) -> str:
+    """Return the strong entity tag of a response, without quotes.
+
+    It changes with every byte of the body, so each combination of query parameters has its own.
+    resource, record: what the response represents, if it is a single resource. The digest then
+    follows its version, and precedes a check of type, id, version and digest, by which `If-Match`
+    recognizes all tags of one version: `3-5d41402abc4b2a76b9719d91-2cf24dba5fb0a30e`.
+    """
+    digest = sha256(body).hexdigest()[:_DIGEST_DIGITS]
+    if resource is None or record is None:
+        return digest
+    version = version_of(record)
+    return f"{version}-{digest}-{_check(resource, record[ID], version, digest)}"
+
+
+def _check(resource: ResourceType, id_: int, version: int, digest: str) -> str:
+    text = f"{resource.type}/{id_}/{version}-{digest}"
+    return sha256(text.encode()).hexdigest()[:_CHECK_DIGITS]
+
+
+def preconditions(
+    request: web.Request, resource: ResourceType, id_: int
+) -> tuple[Versions, Versions]:
+    """Return the versions of a resource that `If-Match` allows, and that `If-None-Match` excludes.
+
+    Tags of `If-Match` are compared strongly, so that weak ones match no version (RFC 9110, 13.1).
+    Neither do tags of other resources, nor those that the service did not create.
+    """
+    is_restricted = hdrs.IF_MATCH in request.headers
+    allowed = _versions(request, hdrs.IF_MATCH, resource, id_) if is_restricted else None
+    return allowed, _versions(request, hdrs.IF_NONE_MATCH, resource, id_)
+
+
+def _versions(request: web.Request, header: str, resource: ResourceType, id_: int) -> Versions:
+    """Return the versions whose tags a header has; None if it is `*`."""
+    tags = _tags(request, header)
+    if tags is None:
+        return None
+    parts = (match.groups() for match in map(_RESOURCE_TAG.fullmatch, tags) if match)
+    return frozenset(
+        int(version)
+        for version, digest, check in parts
+        if check == _check(resource, id_, int(version), digest)
+    )
+
+
+def is_current(request: web.Request, etag: str | None) -> bool:
+    """Return whether the client has a response already: `If-None-Match` is `*`, or has its tag.
+
+    etag: None if the response exists but has no tag, as that of a whole collection: then only `*`
+    matches (RFC 9110, 13.1.1 and 13.1.2). Raises PreconditionFailed unless `If-Match` is absent,
+    `*`, or has the tag. Tags of `If-Match` are compared strongly, others weakly.
+    """
+    headers = request.headers
+    if hdrs.IF_MATCH in headers:
+        tags = _tags(request, hdrs.IF_MATCH)
+        if tags is not None and etag not in tags:
+            raise PreconditionFailed
+    if hdrs.IF_NONE_MATCH not in headers:
+        return False
+    tags = _tags(request, hdrs.IF_NONE_MATCH)
+    return tags is None or etag in tags
+
+
+def _tags(request: web.Request, header: str) -> list[str] | None:
+    """Return the opaque tags in a header, of `If-Match` only the strong ones; None if it is `*`."""
+    values = request.headers.getall(header, [])
+    if values and values[0].strip() == "*":
+        return None
+    tags = _TAG.findall(",".join(values))
+    return [tag for weak, tag in tags if not (weak and header == hdrs.IF_MATCH)]
+
+
+@dataclass(frozen=True, slots=True)
+class Preferences:
+    """The supported preferences of a request.
+
+    merges: whether to update a resource that has the value of a unique attribute. rolls_back:
+    whether to undo everything in the end.
+    """
+
+    merges: bool = False
+    rolls_back: bool = False
+
+    def acknowledge(self, *, is_replayed: bool) -> dict[str, str]:
+        """Return the headers that tell what was applied, and whether the result was stored."""
+        named = {MERGE: self.merges, ROLL_BACK: self.rolls_back}
+        applied = ", ".join(text for text, is_applied in named.items() if is_applied)
+        headers = {PREFERENCE_APPLIED: applied, IDEMPOTENCY_REPLAYED: "true" if is_replayed else ""}
+        return {name: value for name, value in headers.items() if value}
+
+
+def read_preferences(request: web.BaseRequest) -> Preferences:
+    """Return the preferences of a request.
+
+    Others are ignored, and so is what is malformed. Of several values, the first one counts.
+    """
+    if _PREFER not in request.headers:
+        return Preferences()
+    sent: dict[str, str] = {}
+    for element in _ELEMENT.findall(",".join(request.headers.getall(_PREFER))):
+        if match := _PREFERENCE.match(element):
+            value = match[2] or ""
+            if value.startswith('"'):
+                value = re.sub(r"\\(.)", r"\1", value[1:-1])
+            sent.setdefault(match[1].lower(), value)
+    named = [f"{name}={value}" for name, value in sent.items()]
+    return Preferences(MERGE in named, ROLL_BACK in named)
+
+
+def idempotency_key(
+    request: web.Request, body: bytes, preferences: Preferences
+) -> IdempotencyKey | None:
+    """Return the key of a POST request, None if it has none.
+
+    Other methods are idempotent without a key. Clients do not share keys; requests that need no
+    authentication count as those of one client. The fingerprint covers path, query string,
+    preferences and body. Nothing is recorded of what is rolled back. Raises InvalidIdempotencyKey.
+    """
+    values = request.headers.getall(IDEMPOTENCY_KEY, ())
+    if not values or request.method != hdrs.METH_POST:
+        return None
+    principal = request.get(PRINCIPAL)
+    client = None if principal is None else (principal.issuer, principal.name)
+    # The client is quoted, so that its end is known.
+    id_ = _digest(f"{client!a} {parse_key(values)}".encode())
+    if preferences.rolls_back:
+        return None
+    target = f"{request.raw_path}\n{MERGE if preferences.merges else ''}"
+    return IdempotencyKey(id_, _digest(target.encode("utf-8", "surrogateescape") + body))
+
+
+def parse_key(values: Sequence[str]) -> str:
+    """Return the key in the values of all headers of this name. Raises InvalidIdempotencyKey."""
+    if len(values) > 1 or not _VALUE.fullmatch(values[0]):
+        raise InvalidIdempotencyKey
+    value = values[0].removeprefix('"').removesuffix('"')
+    return re.sub(r"\\(.)", r"\1", value) if "\\" in value else value
+
+
+def _digest(data: bytes) -> bytes:
+    return sha256(data).digest()[:_DIGEST_BYTES]

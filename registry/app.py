@@ -33,13 +33,12 @@ from registry.http.metrics_endpoint import Scrape, scrape_process
 from registry.http.views import site
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
-from registry.openapi import swagger_ui
-from registry.openapi.description import describe
+from registry.openapi.description import describe, mount_swagger_ui
 from registry.operations.added_fields import AddedFields, types_lease
 from registry.resources.types_file import digest_of_types
 from registry.settings import Settings
 from registry.storage import Coalescer, Repository, TokenLookups, Tokens, connect
-from registry.web import serving
+from registry.web import mount_page
 
 
 def create_app(
@@ -79,8 +78,8 @@ def create_app(
     description = partial(describe, graph, settings)
     if settings.types:  # whose names may be ambiguous in it
         description()
-    swagger_ui.mount(app, description)
-    serving.mount(app)
+    mount_swagger_ui(app, description)
+    mount_page(app)
     return app
 
 

@@ -6,9 +6,8 @@ from functools import partial
 from itertools import chain, islice
 from typing import NamedTuple, TypeAlias, cast
 
-from registry.jsonapi.documents import PLAIN, Compound, Part
+from registry.jsonapi.documents import PLAIN, Compound, LinkageById, Part
 from registry.jsonapi.query import Include, IncludePath, Query
-from registry.jsonapi.resource_objects import LinkageById
 from registry.model.graph import Graph
 from registry.model.record import FirstPage, LinkedIds, Record, ids_in
 from registry.model.resource_type import Relationship, ResourceType

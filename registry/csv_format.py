@@ -17,7 +17,7 @@ from registry.jsonapi.error_types import InvalidParameter
 from registry.jsonapi.query import Include, Query
 from registry.model.attributes import Attribute, Boolean, ComputedText, Text
 from registry.model.graph import Graph
-from registry.model.identifier import ResourceId
+from registry.model.implicit_attributes import ResourceId
 from registry.model.record import Record
 from registry.model.resource_type import ResourceType
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from registry.commands.arguments import database_parser, declared_graph, settings_of
 from registry.commands.database import open_database, place_of, run
-from registry.jsonapi.resource_objects import path_of
+from registry.jsonapi.documents import path_of
 from registry.model.graph import Graph
-from registry.model.identifier import parse_id
+from registry.model.implicit_attributes import parse_id
 from registry.model.resource_type import ResourceType
 from registry.operations.consistency import forget
 from registry.program import StartError, note

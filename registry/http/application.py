@@ -13,9 +13,9 @@ from registry.http.views.all_types import AtomicView, FeedView
 from registry.http.views.document_view import ENDPOINTS, Endpoint
 from registry.http.views.relationship import LinkageView, MembersView, RelatedView
 from registry.http.views.resource import CollectionView, DetailView
+from registry.jsonapi.documents import path_of
 from registry.jsonapi.pagination import PageSizes
 from registry.jsonapi.query import QueryScope
-from registry.jsonapi.resource_objects import path_of
 from registry.model.graph import Graph
 from registry.settings import Settings
 

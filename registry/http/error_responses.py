@@ -14,9 +14,8 @@ from registry.http.addresses import UI_PATH
 from registry.http.app_keys import PROXIES
 from registry.http.responses import common_headers, request_id
 from registry.jsonapi import error_types as errors
-from registry.jsonapi.documents import encode_errors
+from registry.jsonapi.documents import encode_errors, path_of
 from registry.jsonapi.error_objects import MAX_ERRORS, ApiError, ApiErrors, quoted
-from registry.jsonapi.resource_objects import path_of
 from registry.protocol import MEDIA_TYPE
 
 _WITHOUT_DETAILS: Mapping[type[storage.StorageError], Callable[[], ApiError]] = {

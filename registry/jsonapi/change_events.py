@@ -11,8 +11,8 @@ from registry.jsonapi.changes import Verb
 from registry.jsonapi.error_objects import ErrorCollector, quoted, unknown_type
 from registry.jsonapi.error_types import InvalidParameter
 from registry.jsonapi.query import unknown_parameter
-from registry.model.authorship import UPDATED_AT, UPDATED_BY
 from registry.model.graph import Graph
+from registry.model.implicit_attributes import UPDATED_AT, UPDATED_BY
 from registry.model.record import Record
 from registry.model.resource_type import ResourceType
 

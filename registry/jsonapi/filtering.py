@@ -1,11 +1,43 @@
-"""Filters: conditions on the resources of a type, and combinations of them."""
+"""`filter` -> conditions on the resources of a type, and combinations of them (JSON:API 1.0).
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, TypeAlias, assert_never
+There are two equivalent notations: `filter[last_name][prefix]=Ho` for one condition, and `filter=`
+with a JSON array of conditions, which can be combined by `and`, `or` and `not`. Both follow one
+relationship: `filter[owner.last_name]=Hopper`, or `has` (to-one) and `any` (to-many) in JSON.
+"""
 
-from registry.model.attributes import Operator
-from registry.model.resource_type import Relationship, ResourceType
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any, TypeAlias
+
+import orjson
+from marshmallow import ValidationError
+
+from registry.jsonapi.error_objects import ApiErrors, ErrorCollector, JsonPointer, quoted
+from registry.jsonapi.error_types import InvalidParameter
+from registry.model.attributes import EQUALITY, Attribute, Operator
+from registry.model.graph import Graph
+from registry.model.implicit_attributes import LASTING, SINCE, UNTIL, CopiedText, Moment
+from registry.model.resource_type import Relationship, ResourceType, StoredField
+
+MAX_VALUES = 1_000
+"""The maximum number of values of `in`."""
+
+MAX_PART_LENGTH = 1_000
+"""The maximum length of a `prefix`, and of what a text `contains`: longer than the attributes."""
+
+NULL = "null"
+"""The operator that tests for null; it is parsed to EQ or NE with null."""
+
+MAX_DEPTH = 32
+"""The maximum nesting depth of arrays and objects in a filter in JSON."""
+
+MAX_CONDITIONS = 250
+"""The maximum number of conditions in JSON, each of which may be compared with every resource."""
+
+_MEMBERS = ("name", "op", "val")
+_COMBINATORS = ("and", "or", "not")
+_HAS, _ANY = "has", "any"
 
 Filter: TypeAlias = "Condition | Related | AllOf | AnyOf | Not"
 
@@ -67,14 +99,7 @@ def conjuncts(filters: Iterable[Filter]) -> Iterator[Filter]:
 
 def related_filters(condition: Filter) -> Iterator[Related]:
     """Yield the conditions on related resources that a filter contains."""
-    match condition:
-        case AllOf(parts) | AnyOf(parts):
-            for part in parts:
-                yield from related_filters(part)
-        case Not(part):
-            yield from related_filters(part)
-        case Related():
-            yield condition
+    return (part for part, _ in _parts(condition) if isinstance(part, Related))
 
 
 def names_related(condition: Filter) -> bool:
@@ -89,15 +114,286 @@ def filtered_fields(
 
     resource: the type of the resources to filter.
     """
+    for part, related in _parts(condition):
+        if isinstance(part, Condition):
+            yield related.target if related else resource, part.stored_name
+
+
+def _parts(
+    condition: Filter, related: Related | None = None
+) -> Iterator[tuple[Filter, Related | None]]:
+    """Yield a filter and all its parts, each with the condition on related resources around it."""
+    yield condition, related
     match condition:
         case AllOf(parts) | AnyOf(parts):
             for part in parts:
-                yield from filtered_fields(part, resource)
+                yield from _parts(part, related)
         case Not(part):
-            yield from filtered_fields(part, resource)
-        case Related(target=target, part=part):
-            yield from filtered_fields(part, target)
-        case Condition(stored_name):
-            yield resource, stored_name
-        case _:
-            assert_never(condition)
+            yield from _parts(part, related)
+        case Related(part=part):
+            yield from _parts(part, condition)
+
+
+def parse_filter(
+    parameter: str, brackets: Sequence[str], value: str, resource: ResourceType, graph: Graph
+) -> Filter:
+    """Return the filter of a query parameter.
+
+    brackets: the parts of the parameter's name after `filter`: a field and perhaps an operator;
+    none if the value is JSON. graph: all types. Raises ApiErrors with an InvalidParameter for each
+    condition that is not valid, with its position if it is in JSON.
+    """
+    fields = {**resource.stored_fields, **resource.moment_fields}
+    related = resource.relationships
+    parser = _Parser(parameter, bool(brackets), resource, graph, fields, related, conditions=[])
+    try:
+        value.encode()  # bytes that are not UTF-8 arrive as lone surrogates
+        match brackets:
+            case []:
+                return parser.parse_json(value)
+            case [name]:
+                return parser.parse_text(name, None, value)
+            case [name, operator]:
+                return parser.parse_text(name, operator, value)
+        raise parser.error("A filter must be `filter[name]=value` or `filter[name][op]=value`.")
+    except UnicodeEncodeError as error:
+        raise ApiErrors([parser.error("The value is not UTF-8.")]) from error
+    except InvalidParameter as error:
+        raise ApiErrors([error]) from error
+
+
+def related_operator(relationship: Relationship) -> str:
+    """Return the operator of conditions in JSON on the resources of a relationship."""
+    return _ANY if relationship.to_many else _HAS
+
+
+def related_fields(resource: ResourceType, graph: Graph) -> list[StoredField]:
+    """Return the fields of related resources that conditions can name, such as `owner.email`."""
+    return [field for field, _ in _paths(resource.relationships, graph).values()]
+
+
+def filter_operators(attribute: Attribute) -> tuple[str, ...]:
+    """Return the operators that clients can compare an attribute by."""
+    return attribute.operators if isinstance(attribute, Moment) else (*attribute.operators, NULL)
+
+
+def _paths(
+    relationships: Mapping[str, Relationship], graph: Graph
+) -> dict[str, tuple[StoredField, Relationship]]:
+    return {
+        (path := f"{name}.{field.name}"): (replace(field, name=path), relationship)
+        for name, relationship in relationships.items()
+        for field in _fields_of_related(graph[relationship.target]).values()
+    }
+
+
+def _fields_of_related(resource: ResourceType) -> dict[str, StoredField]:
+    """Return what conditions can name of a type when its resources are related ones."""
+    return {**resource.own_fields, **resource.moment_fields}
+
+
+@dataclass(frozen=True, slots=True)
+class _Parser:
+    """Parses the value of one parameter; its methods raise InvalidParameter or ApiErrors.
+
+    from_text: whether values are those of a query parameter, not JSON. resource: the type of the
+    resources to filter. relationships: those whose resources conditions can be on; none in the
+    conditions on related resources. conditions: those so far, as they were sent.
+    """
+
+    parameter: str
+    from_text: bool
+    resource: ResourceType
+    graph: Graph
+    fields: Mapping[str, StoredField]
+    relationships: Mapping[str, Relationship]
+    conditions: list[Condition]
+
+    def error(self, detail: str, *path: str | int) -> InvalidParameter:
+        """Return the error for a position in JSON."""
+        if path and not self.from_text:
+            detail = f"At `{reduce(JsonPointer.__truediv__, path, JsonPointer())}`: {detail}"
+        return InvalidParameter(detail, parameter=self.parameter)
+
+    def parse_text(self, name: str, operator: str | None, text: str) -> Filter:
+        """Return the condition of a parameter that names a field."""
+        field, _ = self._field(name)
+        value: Any = text
+        if operator is None:
+            # An empty value is an empty list, except for free text, where it is a value.
+            operators = field.attribute.operators
+            is_empty_list = not text and Operator.PREFIX not in operators
+            is_list = Operator.IN in operators and (is_empty_list or "," in text)
+            operator = Operator.IN if is_list else Operator.EQ
+        if operator == NULL:
+            value = {"true": True, "false": False}.get(text, text)
+        elif operator == Operator.IN:
+            value = text.split(",") if text else []
+        return self._comparison(name, operator, value)
+
+    def parse_json(self, text: str) -> Filter:
+        """Return the conjunction of the conditions in a JSON array."""
+        try:
+            conditions = orjson.loads(text)
+        except orjson.JSONDecodeError as error:
+            raise self.error(f"The value is not JSON: {error}.") from error
+        # The methods below, and the encoder of error details, recurse into the value.
+        if _depth(conditions) > MAX_DEPTH:
+            raise self.error(f"A filter can be nested at most {MAX_DEPTH} levels deep.")
+        parsed = AllOf(self._list(conditions))
+        count = len(self.conditions)
+        if count > MAX_CONDITIONS:
+            detail = f"A filter must have at most {MAX_CONDITIONS} conditions, not {count}."
+            raise self.error(detail)
+        return parsed
+
+    def _list(self, conditions: Any, *path: str | int) -> tuple[Filter, ...]:
+        if not isinstance(conditions, list):
+            detail = f"Conditions must be a list, not {_quoted_json(conditions)}."
+            raise self.error(detail, *path)
+        parts, errors = list[Filter](), ErrorCollector()
+        for index, condition in enumerate(conditions):
+            with errors:
+                parts.append(self._object(condition, *path, index))
+        errors.raise_any()
+        return tuple(parts)
+
+    def _object(self, condition: Any, *path: str | int) -> Filter:
+        members = len(condition) if isinstance(condition, dict) else 0
+        match condition:
+            case {"name": str(name), "op": str(operator), "val": value} if members == len(_MEMBERS):
+                relationship = self.relationships.get(name)
+                if relationship and (operator in {_HAS, _ANY} or name not in self.fields):
+                    return self._related(relationship, operator, value, *path)
+                return self._comparison(name, operator, value, *path)
+            case {"and": parts} if members == 1:
+                return AllOf(self._list(parts, *path, "and"))
+            case {"or": []} if members == 1:
+                raise self.error("`or` must have at least one condition.", *path)
+            case {"or": parts} if members == 1:
+                return AnyOf(self._list(parts, *path, "or"))
+            case {"not": part} if members == 1:
+                return Not(self._object(part, *path, "not"))
+        raise self.error(_defect(condition), *path)
+
+    def _related(
+        self, relationship: Relationship, operator: str, value: Any, *path: str | int
+    ) -> Filter:
+        supported = related_operator(relationship)
+        if operator != supported:
+            kind = "to-many" if relationship.to_many else "to-one"
+            detail = f"`{relationship.name}` is {kind}, which {quoted(supported)} filters by, not"
+            raise self.error(f"{detail} {quoted(operator)}.", *path, "op")
+        target = self.graph[relationship.target]
+        inner = replace(self, fields=_fields_of_related(target), relationships={})
+        return Related(relationship, target, inner._object(value, *path, "val"))
+
+    def _comparison(self, name: str, operator: str, value: Any, *path: str | int) -> Filter:
+        field, relationship = self._field(name, *path)
+        condition = self._condition(field, operator, value, *path)
+        self.conditions.append(condition)
+        part = self._expanded(condition, field.attribute)
+        if relationship is None:
+            return part
+        return Related(relationship, self.graph[relationship.target], part)
+
+    def _expanded(self, condition: Condition, attribute: Attribute) -> Filter:
+        """Return what a condition stands for: on a moment, or on what a period copies.
+
+        A copy is compared where it is stored: in the period if that has ended, else at the end of
+        the link.
+        """
+        match attribute:
+            case Moment():
+                begins = Condition(SINCE, Operator.LE, condition.value)
+                return AllOf((begins, Condition(UNTIL, Operator.GT, condition.value)))
+            case CopiedText(end=end, source=source):
+                relationship = self.resource.relationships[end]
+                current = Condition(source, condition.operator, condition.value)
+                on_end = Related(relationship, self.graph[relationship.target], current)
+                ended = AllOf((Condition(UNTIL, Operator.NE, LASTING), condition))
+                return AnyOf((ended, AllOf((Condition(UNTIL, Operator.EQ, LASTING), on_end))))
+        return condition
+
+    def _field(self, name: str, *path: str | int) -> tuple[StoredField, Relationship | None]:
+        if name in self.fields:
+            return self.fields[name], None
+        paths = _paths(self.relationships, self.graph)
+        if name in paths:
+            return paths[name]
+        available = quoted(*self.fields, *paths)
+        detail = f"Unknown filter field {quoted(name)}; available: {available}."
+        raise self.error(detail, *path, "name")
+
+    def _condition(
+        self, field: StoredField, operator: str, value: Any, *path: str | int
+    ) -> Condition:
+        operators = filter_operators(field.attribute)
+        if operator not in operators:
+            detail = f"`{field.name}` does not support the operator {quoted(operator)}"
+            raise self.error(f"{detail}; supported: {quoted(*operators)}.", *path, "op")
+        if operator == NULL:
+            if not isinstance(value, bool):
+                detail = f"must be true or false, not {_quoted_json(value)}"
+                raise self.error(f"`null` of `{field.name}` {detail}.", *path, "val")
+            comparison = Operator.EQ if value else Operator.NE
+            return Condition(field.stored_name, comparison, field.attribute.stored_null)
+        comparison = Operator(operator)
+        if comparison is not Operator.IN:
+            operand = self._operand(field, comparison, value, *path, "val")
+            return Condition(field.stored_name, comparison, operand)
+        if not isinstance(value, list):
+            detail = f"`in` of `{field.name}` must be a list, not {_quoted_json(value)}."
+            raise self.error(detail, *path, "val")
+        if len(value) > MAX_VALUES:
+            detail = f"must have at most {MAX_VALUES} values, not {len(value)}"
+            raise self.error(f"`in` of `{field.name}` {detail}.", *path, "val")
+        operands = (
+            self._operand(field, comparison, one, *path, "val", index)
+            for index, one in enumerate(value)
+        )
+        return Condition(field.stored_name, comparison, tuple(operands))
+
+    def _operand(self, field: StoredField, operator: Operator, value: Any, *path: str | int) -> Any:
+        """Return the stored form of a value to compare with."""
+        attribute, from_text = field.attribute, self.from_text
+        if operator in EQUALITY and attribute.nullable and value == (NULL if from_text else None):
+            return attribute.stored_null
+        if value is None and operator not in EQUALITY:
+            raise self.error(f"`{operator}` of `{field.name}` must not be null.", *path)
+        if operator in {Operator.PREFIX, Operator.CONTAINS} and isinstance(value, str):
+            if len(value) > MAX_PART_LENGTH:
+                limit = f"must have at most {MAX_PART_LENGTH} characters, not {len(value)}"
+                raise self.error(f"`{operator}` of `{field.name}` {limit}.", *path)
+            return value  # a part of a value does not have to be valid by itself
+        try:
+            return attribute.from_text(value) if from_text else attribute.from_json(value)
+        except ValidationError as error:
+            detail = f"must be compared with {attribute.expected}, not {_quoted_json(value)}"
+            raise self.error(f"`{field.name}` {detail}.", *path) from error
+
+
+def _depth(value: Any) -> int:
+    """Return how deeply the arrays and objects of a JSON value are nested."""
+    depth, level = 0, [value]
+    while level := [one for one in level if isinstance(one, list | dict)]:
+        depth += 1
+        level = [each for one in level for each in (one if isinstance(one, list) else one.values())]
+    return depth
+
+
+def _defect(condition: Any) -> str:
+    """Return the error detail for a condition of an unknown shape."""
+    if not isinstance(condition, Mapping):
+        return f"A condition must be an object, not {_quoted_json(condition)}."
+    if condition.keys() == set(_MEMBERS):
+        return f"`name` and `op` must be strings, not as in {_quoted_json(condition)}."
+    return (
+        f"A condition must have either {quoted(*_MEMBERS)} or one of {quoted(*_COMBINATORS)}; "
+        f"{_quoted_json(condition)} has {quoted(*condition)}."
+    )
+
+
+def _quoted_json(value: Any) -> str:
+    """Return a value as JSON in backticks, for the detail of an error."""
+    return quoted(orjson.dumps(value).decode())

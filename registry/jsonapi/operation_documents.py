@@ -26,7 +26,7 @@ from registry.jsonapi.request_documents import (
     load_member,
 )
 from registry.model.graph import Graph
-from registry.model.identifier import parse_id
+from registry.model.implicit_attributes import parse_id
 from registry.model.resource_type import Relationship, ResourceType
 from registry.protocol import OPERATIONS, RESULTS
 

@@ -7,10 +7,9 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 from urllib.parse import unquote_plus
 
-from registry.jsonapi.cursors import END, Cursors, Position
 from registry.jsonapi.error_objects import ErrorCollector, quoted
 from registry.jsonapi.error_types import InvalidParameter, PageTooLarge, RangeNotSupported
-from registry.jsonapi.sorting import BY_ID, Order
+from registry.jsonapi.sorting import BY_ID, END, Cursors, Order, Position
 from registry.model.record import MAX_ID, Record
 from registry.model.resource_type import ResourceType
 from registry.protocol import LARGEST_PAGE

@@ -3,13 +3,11 @@
 import re
 from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import TypeAlias
 
 from registry.jsonapi.error_objects import ErrorCollector, quoted, unknown_type
 from registry.jsonapi.error_types import InvalidParameter
-from registry.jsonapi.filter_parsing import parse_filter
-from registry.jsonapi.filtering import Filter
+from registry.jsonapi.filtering import Filter, parse_filter
 from registry.jsonapi.pagination import MEMBERS, Page, PageSizes, parse_page, parse_size
 from registry.jsonapi.sorting import BY_ID, Order, parse_sort
 from registry.model.graph import Graph
@@ -22,16 +20,6 @@ IncludePath: TypeAlias = tuple[str, ...]
 """A relationship path: `computers.owner` is `("computers", "owner")`."""
 
 MAX_INCLUDE_STEPS = 3
-
-_OTHER_NAMES = {
-    "page[offset]": "page[number]",
-    "page[limit]": "page[size]",
-    "page[cursor]": "page[after]",
-    "offset": "page[number]",
-    "limit": "page[size]",
-    "page": "page[number]",
-}
-"""Parameters of other services -> those that clients probably mean where their names differ."""
 
 _BRACKETED = re.compile(r"([^\[\]]+)((?:\[[^\[\]]*\])*)")
 
@@ -123,10 +111,7 @@ def parse_query(parameters: Iterable[tuple[str, str]], scope: QueryScope) -> Que
 
 def unknown_parameter(name: str, supported: Collection[str] = ()) -> InvalidParameter:
     """Return the error for a parameter that the request does not support."""
-    meant = _OTHER_NAMES.get(name, name)
-    similar = get_close_matches(meant, supported, n=1, cutoff=0.8)
-    hint = f" Did you mean {quoted(*similar)}?" if similar else ""
-    detail = f"Unknown query parameter {quoted(name)}; supported: {quoted(*supported)}.{hint}"
+    detail = f"Unknown query parameter {quoted(name)}; supported: {quoted(*supported)}."
     return InvalidParameter(detail, parameter=name)
 
 

@@ -22,7 +22,7 @@ from registry.jsonapi.error_types import (
     MalformedDocument,
     TypeConflict,
 )
-from registry.model.identifier import parse_id
+from registry.model.implicit_attributes import parse_id
 from registry.model.record import MAX_ID
 from registry.model.resource_type import Relationship, ResourceType
 

@@ -1,17 +1,25 @@
 """The graph of all types: adds the inverses of links and validates the declarations."""
 
 import re
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
-from typing import TypeAlias
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from marshmallow import ValidationError
+from marshmallow import Schema, ValidationError
 
 from registry.model.attributes import Attribute, ComputedText, Enumeration, Text
-from registry.model.authorship import AUTHORSHIP
-from registry.model.history import history_types
+from registry.model.implicit_attributes import (
+    AUTHORSHIP,
+    BEGINNING,
+    LASTING,
+    PERIOD_AUTHORSHIP,
+    SINCE,
+    UNTIL,
+    CopiedText,
+    PeriodBound,
+)
 from registry.model.record import ID, LAST_WRITE, TEXT_BLOCK, VERSION
-from registry.model.resource_type import Relationship, ResourceType
+from registry.model.resource_type import History, Link, Relationship, ResourceType
 
 _MEMBER_NAME = re.compile(r"[a-z]([a-z0-9_]{0,61}[a-z0-9])?")
 
@@ -28,16 +36,9 @@ _MAX_INDEXES = 64
 _UNDECLARED_INDEXES = 2
 """Those of the ids and of the text blocks."""
 
-DeclarationPath: TypeAlias = tuple[str, ...]
-"""The name of a type, or of a type and one of its attributes or links."""
-
 
 class InvalidDeclaration(ValueError):
-    """A declaration that cannot work; the message names it and the reason. path: where it is."""
-
-    def __init__(self, message: str, *path: str) -> None:
-        super().__init__(message)
-        self.path: DeclarationPath = path
+    """A declaration that cannot work; the message names it and the reason."""
 
 
 class Graph(dict[str, ResourceType]):
@@ -48,17 +49,14 @@ class Graph(dict[str, ResourceType]):
 
     def __init__(self, declared: Iterable[ResourceType]) -> None:
         resources = tuple(declared)
-        histories = tuple(history_types(resources))
-        paths = [(one, _path_of(one)) for one in (*histories, *resources)]
-        resources += histories
+        resources += tuple(history_types(resources))
         if len(resources) > _MAX_TYPES:
             raise InvalidDeclaration(
                 f"there are {len(resources)} types, with those of histories; allowed are "
                 f"{_MAX_TYPES}"
             )
-        _check_unique("type", [(one.type, path) for one, path in paths])
-        collections = [(one.collection, (*path, "collection")) for one, path in paths]
-        _check_unique("collection", collections)
+        _check_unique("type", [one.type for one in resources])
+        _check_unique("collection", [one.collection for one in resources])
         for resource_type in resources:
             _check_attributes(resource_type)
             _check_indexes(resource_type)
@@ -101,76 +99,52 @@ class Graph(dict[str, ResourceType]):
 def _relationships(
     resource_type: ResourceType, resources: tuple[ResourceType, ...]
 ) -> dict[str, Relationship]:
-    relationships, declared = [], []
+    relationships = []
     for link in resource_type.links:
         ends, key = (link.name, link.target, link.inverse), link.foreign_key
         relationships.append(Relationship(*ends, key, False, resource_type.read_only))
-        declared.append((link.name, _path_of(resource_type, link.name)))
     for other in resources:
         for link in other.links:
             if link.target == resource_type.type:
                 ends, key = (link.inverse, other.type, link.name), link.foreign_key
                 relationships.append(Relationship(*ends, key, True, other.read_only))
-                declared.append((link.inverse, _path_of(other, link.name)))
-    _check_names(resource_type, declared)
+    _check_names(resource_type, [relationship.name for relationship in relationships])
     return {relationship.name: relationship for relationship in relationships}
 
 
-def _path_of(resource_type: ResourceType, *names: str) -> DeclarationPath:
-    """Return the path of a declaration: of a history, that of its link."""
-    if resource_type.history_of is not None:
-        return resource_type.links[0].target, resource_type.history_of.name
-    return resource_type.type, *names
-
-
-def _check_names(
-    resource_type: ResourceType, relationships: Sequence[tuple[str, DeclarationPath]]
-) -> None:
+def _check_names(resource_type: ResourceType, relationships: Sequence[str]) -> None:
     """JSON:API 1.0: attributes and relationships share one namespace with `type` and `id`.
 
     They also share one with the authorship, which filters and sorts name in the same way.
     """
-    own = _path_of(resource_type)
-    attributes = [(name, _path_of(resource_type, name)) for name in resource_type.attributes]
-    links = [(one.foreign_key, _path_of(resource_type, one.name)) for one in resource_type.links]
-    hidden = [(name, own) for name in (*resource_type.hidden, *resource_type.tracking_fields)]
-    fields, stored = [*attributes, *relationships], [*hidden, *attributes, *links]
-    _check_unique(f"field of {resource_type.type}", fields)
-    _check_unique(f"stored field of {resource_type.type}", stored)
-    for name, path in [
-        (resource_type.type, own),
-        (resource_type.collection, own),
-        *fields,
-        *links,
-    ]:
-        if not _MEMBER_NAME.fullmatch(name):
-            reason = "is not a valid name: use at most 63 of a-z, 0-9 and _, and begin with a-z"
-            raise InvalidDeclaration(f"`{name}` of {resource_type.type} {reason}", *path)
-        if name in _RESERVED:
-            reason = "is not a valid name: it is reserved"
-            raise InvalidDeclaration(f"`{name}` of {resource_type.type} {reason}", *path)
+    name = resource_type.type
+    keys = [link.foreign_key for link in resource_type.links]
+    fields = [*resource_type.attributes, *relationships]
+    internal = (*resource_type.hidden, *resource_type.tracking_fields)
+    _check_unique(f"field of {name}", fields)
+    _check_unique(f"stored field of {name}", [*internal, *resource_type.attributes, *keys])
+    for one in (name, resource_type.collection, *fields, *keys):
+        if not _MEMBER_NAME.fullmatch(one):
+            reason = "use at most 63 of a-z, 0-9 and _, and begin with a-z"
+            raise InvalidDeclaration(f"`{one}` of {name} is not a valid name: {reason}")
+        if one in _RESERVED:
+            raise InvalidDeclaration(f"`{one}` of {name} is not a valid name: it is reserved")
 
 
 def _check_attributes(resource_type: ResourceType) -> None:
     for name, attribute in resource_type.attributes.items():
-        path = _path_of(resource_type, name)
-        if defect := _defect(attribute, resource_type) or _unique_defect(attribute):
-            raise InvalidDeclaration(f"attribute {resource_type.type}.{name} {defect}", *path)
-    for name, copy in resource_type.copies.items():
-        if copy.metadata["example"] is None:
-            path = _path_of(resource_type, name)
-            reason = f"copies {copy.source} of {copy.end}, which must be a text attribute"
-            raise InvalidDeclaration(f"attribute {resource_type.type}.{name} {reason}", *path)
+        if defect := _defect(attribute, resource_type) or _further_defect(attribute):
+            raise InvalidDeclaration(f"attribute {resource_type.type}.{name} {defect}")
 
 
 def _check_indexes(resource_type: ResourceType) -> None:
     count = len(resource_type.indexed_fields - {ID}) + len(resource_type.unique_attributes)
     if count > _MAX_INDEXES - _UNDECLARED_INDEXES:
-        reason = (
-            f"needs {count} indexes, one for each attribute and link and another for each unique "
-            f"attribute; allowed are {_MAX_INDEXES - _UNDECLARED_INDEXES}"
+        raise InvalidDeclaration(
+            f"{resource_type.type} needs {count} indexes, one for each attribute and link and "
+            "another for each unique attribute; allowed are "
+            f"{_MAX_INDEXES - _UNDECLARED_INDEXES}"
         )
-        raise InvalidDeclaration(f"{resource_type.type} {reason}", *_path_of(resource_type))
 
 
 def _defect(attribute: object, resource_type: ResourceType) -> str | None:
@@ -192,9 +166,11 @@ def _defect(attribute: object, resource_type: ResourceType) -> str | None:
     return None if attribute.required else _default_defect(attribute)
 
 
-def _unique_defect(attribute: Attribute) -> str | None:
+def _further_defect(attribute: Attribute) -> str | None:
     if attribute.unique and not attribute.can_be_unique:
         return "is unique, so it must be writable and must not have a default"
+    if isinstance(attribute, CopiedText) and attribute.metadata["example"] is None:
+        return f"copies {attribute.source} of {attribute.end}, which must be a text attribute"
     return None
 
 
@@ -214,17 +190,111 @@ def _check_links(resources: Iterable[ResourceType]) -> None:
     for (type_name, name), link in links.items():
         if link.target not in types:
             target = f"the target of {type_name}.{name}, `{link.target}`,"
-            raise InvalidDeclaration(f"{target} is not declared", type_name, name)
+            raise InvalidDeclaration(f"{target} is not declared")
         opposite = links.get((link.target, link.inverse))
         if opposite and (opposite.target, opposite.inverse) == (type_name, name):
             pair = f"{type_name}.{name} and {link.target}.{link.inverse}"
             reason = "many-to-many links are not supported; declare the link on one side"
-            raise InvalidDeclaration(f"{pair} are each other's inverse: {reason}", type_name, name)
+            raise InvalidDeclaration(f"{pair} are each other's inverse: {reason}")
 
 
-def _check_unique(kind: str, declared: Iterable[tuple[str, DeclarationPath]]) -> None:
-    names = set[str]()
-    for name, path in declared:
-        if name in names:
-            raise InvalidDeclaration(f"{kind} declared twice: {name}", *path)
-        names.add(name)
+def _check_unique(kind: str, names: Sequence[str]) -> None:
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise InvalidDeclaration(f"{kind} declared twice: {repeated[0]}")
+
+
+@dataclass(frozen=True, slots=True)
+class TrackedLink:
+    """A link with a history.
+
+    source: the type that declares it. target: the type it leads to. periods: the generated type.
+    """
+
+    source: ResourceType
+    link: Link
+    target: ResourceType
+    periods: ResourceType
+
+    @property
+    def source_key(self) -> str:
+        """The stored field of a period with the id of the resource that declares the link."""
+        return self.source.type
+
+    @property
+    def target_key(self) -> str:
+        """The stored field of a period with the id of the target."""
+        return self.link.name
+
+
+def tracked_links(graph: Mapping[str, ResourceType]) -> Iterator[TrackedLink]:
+    """Yield the links of all types that have a history."""
+    for source in graph.values():
+        for link in source.links:
+            if link.history:
+                yield TrackedLink(source, link, graph[link.target], graph[link.history.type])
+
+
+def history_types(resources: Iterable[ResourceType]) -> Iterator[ResourceType]:
+    """Yield the types of the periods that the links of some types declare."""
+    types = {one.type: one for one in resources}
+    for source in types.values():
+        for link in source.links:
+            if link.history and link.target in types:
+                yield _history_type(source, link, link.history, types[link.target])
+
+
+def _history_type(
+    source: ResourceType, link: Link, history: History, target: ResourceType
+) -> ResourceType:
+    attributes: dict[str, Attribute] = {
+        SINCE: PeriodBound(
+            BEGINNING,
+            description="When it began; null if that was before records began.",
+        ),
+        UNTIL: PeriodBound(
+            LASTING,
+            example=None,
+            description="When it ended; null while it lasts, which counts as later than any time.",
+        ),
+    }
+    for end, end_type, copies in (
+        (source.type, source, history.source_copies),
+        (link.name, target, history.target_copies),
+    ):
+        for name, source_name in copies.items():
+            attributes[name] = _copied_attribute(end, source_name, end_type)
+    return ResourceType(
+        type=history.type,
+        collection=history.collection,
+        schema=Schema.from_dict({**attributes}),
+        links=(
+            Link(
+                name=source.type,
+                target=source.type,
+                foreign_key=source.type,
+                inverse=history.collection,
+            ),
+            Link(
+                name=link.name,
+                target=target.type,
+                foreign_key=link.name,
+                # Of a link from a type to itself, both ends would have the same name.
+                inverse=history.collection
+                if target is not source
+                else f"{history.collection}_as_{link.name}",
+            ),
+        ),
+        authorship=PERIOD_AUTHORSHIP,
+        history_of=link,
+    )
+
+
+def _copied_attribute(end: str, source_name: str, end_type: ResourceType) -> CopiedText:
+    """Return the attribute of a period that copies one of the type at an end of the link."""
+    attribute = end_type.attributes.get(source_name)
+    example = attribute.openapi_schema()["example"] if isinstance(attribute, Text) else None
+    description = (
+        f"The `{source_name}` of the {end_type.type}, as it is, or was when the period ended."
+    )
+    return CopiedText(end, source_name, example=example, description=description)

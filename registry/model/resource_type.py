@@ -8,9 +8,7 @@ from typing import Any, TypeAlias, cast
 from marshmallow import Schema, ValidationError, missing
 
 from registry.model.attributes import Attribute, ComputedText, DateTime, Integer
-from registry.model.authorship import AUTHORSHIP
-from registry.model.identifier import ResourceId
-from registry.model.period import AT, SINCE, CopiedText, Moment
+from registry.model.implicit_attributes import AT, AUTHORSHIP, SINCE, CopiedText, Moment, ResourceId
 from registry.model.record import ID, TEXT_BLOCK, VERSION, Record
 
 SchemaClass: TypeAlias = type[Schema]  # within `ResourceType`, `type` is a field

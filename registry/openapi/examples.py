@@ -8,11 +8,18 @@ from registry.csv_format import CsvTable
 from registry.http.addresses import CHANGES_PATH
 from registry.jsonapi.change_events import Audience, ChangedRecord, encode_commit
 from registry.jsonapi.changes import Verb
-from registry.jsonapi.documents import JSONAPI, PLAIN, Compound, encode_document
+from registry.jsonapi.documents import (
+    JSONAPI,
+    PLAIN,
+    Compound,
+    encode_document,
+    path_of,
+    relationship_links,
+    resource_objects,
+)
 from registry.jsonapi.query import Query
-from registry.jsonapi.resource_objects import path_of, relationship_links, resource_objects
-from registry.model.authorship import PrincipalName, StoredTime
 from registry.model.graph import Graph
+from registry.model.implicit_attributes import PrincipalName, StoredTime
 from registry.model.record import LinkedIds, Record
 from registry.model.resource_type import Relationship, ResourceType
 from registry.openapi.schemas import Json, absolute

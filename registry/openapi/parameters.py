@@ -8,7 +8,7 @@ from typing import Any
 
 from registry.http.request_headers import PATTERN
 from registry.jsonapi.change_events import AFTER, TYPES
-from registry.jsonapi.filter_parsing import (
+from registry.jsonapi.filtering import (
     MAX_CONDITIONS,
     MAX_DEPTH,
     MAX_PART_LENGTH,
@@ -21,7 +21,7 @@ from registry.jsonapi.filter_parsing import (
 from registry.jsonapi.query import MAX_INCLUDE_STEPS, QueryScope
 from registry.jsonapi.sorting import sort_names
 from registry.model.graph import Graph
-from registry.model.period import Moment
+from registry.model.implicit_attributes import Moment
 from registry.model.resource_type import Relationship, ResourceType, StoredField
 from registry.openapi.schemas import POSITIVE, Json, code
 from registry.protocol import (

@@ -4,12 +4,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any, TypeAlias
 
-from registry.jsonapi.documents import JSONAPI
+from registry.jsonapi.documents import JSONAPI, path_of
 from registry.jsonapi.error_types import error_types
 from registry.jsonapi.operation_documents import MAX_OPERATIONS, Effect
-from registry.jsonapi.resource_objects import path_of
 from registry.model.graph import Graph, InvalidDeclaration
-from registry.model.identifier import ID_PATTERN
+from registry.model.implicit_attributes import ID_PATTERN
 from registry.model.record import MAX_ID
 from registry.model.resource_type import Relationship, ResourceType
 from registry.protocol import OPERATIONS, RESULTS

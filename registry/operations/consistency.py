@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from motor.motor_asyncio import AsyncIOMotorClientSession
 from pymongo.errors import OperationFailure
 
-from registry.model.graph import Graph
-from registry.model.history import tracked_links
+from registry.model.graph import Graph, tracked_links
 from registry.model.record import ID, Record
 from registry.model.resource_type import ResourceType
 from registry.operations.rules import (

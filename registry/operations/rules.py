@@ -20,10 +20,8 @@ from pymongo import ASCENDING, UpdateOne
 from pymongo.errors import OperationFailure
 
 from registry.model.attributes import Attribute, utc_text
-from registry.model.authorship import AUTHORSHIP
-from registry.model.graph import Graph
-from registry.model.history import TrackedLink, tracked_links
-from registry.model.period import SINCE, UNTIL
+from registry.model.graph import Graph, TrackedLink, tracked_links
+from registry.model.implicit_attributes import AUTHORSHIP, SINCE, UNTIL
 from registry.model.record import ID, TEXT_BLOCK, VERSION, Record
 from registry.model.resource_type import Link, ResourceType
 from registry.storage import (

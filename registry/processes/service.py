@@ -18,7 +18,7 @@ from registry.http.server import Runner
 from registry.http.tls import Certificate
 from registry.metrics import EVENT_LOOP_LAG, REQUESTS_IN_PROGRESS, WORKERS
 from registry.model.graph import InvalidDeclaration
-from registry.openapi import swagger_ui
+from registry.openapi.description import swagger_ui_version
 from registry.processes.event_loop import FINISH_SECONDS, listens_on_all_addresses, url_of
 from registry.program import StartError
 from registry.settings import Settings, flag
@@ -112,7 +112,7 @@ def _announcement(settings: Settings, listener: socket.socket, notice: str) -> s
     url = settings.public_url or url_of(settings.scheme, listener)
     ready = (
         f"Registry ready: page {url}/, API {url}/persons, "
-        f"Swagger UI {url}{UI_PATH}/ (version {swagger_ui.version()})"
+        f"Swagger UI {url}{UI_PATH}/ (version {swagger_ui_version()})"
     )
     reach = _ON_ALL_ADDRESSES if listens_on_all_addresses(listener) else ""
     return ". ".join(filter(None, (ready, reach, notice)))

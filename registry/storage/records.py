@@ -17,10 +17,17 @@ from bson.int64 import Int64
 
 from registry.jsonapi.changes import Change
 from registry.model.attributes import Attribute, ComputedText, Operator
-from registry.model.authorship import created
-from registry.model.record import ID, MAX_VERSION, TEXT_BLOCK, VERSION, LinkedIds, Record
+from registry.model.implicit_attributes import created
+from registry.model.record import (
+    ID,
+    MAX_VERSION,
+    TEXT_BLOCK,
+    VERSION,
+    LinkedIds,
+    Record,
+    compile_function,
+)
 from registry.model.resource_type import ResourceType
-from registry.model.serialization import compile_function
 from registry.storage.errors import InvalidRecord
 
 _log = logging.getLogger("registry")

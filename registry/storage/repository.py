@@ -10,8 +10,7 @@ from pymongo.errors import OperationFailure, PyMongoError
 from registry.capacity import Capacity
 from registry.jsonapi.changes import Write
 from registry.jsonapi.query import Query
-from registry.model.graph import Graph
-from registry.model.history import tracked_links
+from registry.model.graph import Graph, tracked_links
 from registry.model.record import version_of
 from registry.model.resource_type import ResourceType
 from registry.mongod.data_directory import RESERVE_BYTES, DiskSpace

@@ -14,7 +14,7 @@ from pymongo import ASCENDING
 from pymongo.write_concern import WriteConcern
 
 from registry.model.attributes import utc_text
-from registry.model.authorship import UPDATED_AT
+from registry.model.implicit_attributes import UPDATED_AT
 from registry.model.record import ID, TEXT_BLOCK, Record
 from registry.model.resource_type import ResourceType
 from registry.storage.bulkheads import Bulkheads

@@ -12,7 +12,7 @@ import orjson
 from registry.client import Client
 from registry.client.client_documents import Document, understood
 from registry.model.graph import Graph
-from registry.model.identifier import parse_id
+from registry.model.implicit_attributes import parse_id
 from registry.transfer.rows import ID, LID, Mention, ResourceKey, Row, Values
 
 _MAX_CONDITIONS = 240

@@ -1,1 +1,20 @@
-"""The page for people: HTML, CSS and ES modules, which use the public API."""
+"""Serves the page for people, whose files are in `page`."""
+
+from pathlib import Path
+
+from aiohttp import web
+
+from registry.http.addresses import PAGE_PATH
+from registry.http.compression import PAGE, StaticFiles, read_files
+from registry.http.views.site import allow_reading
+
+_DIRECTORY = Path(__file__).with_name("page")
+
+
+def mount_page(app: web.Application) -> None:
+    """Serve the page at the root, where browsers ask for HTML, and its files at /api/page/."""
+    files = read_files(_DIRECTORY)
+    contents = files | {"": files["index.html"]}
+    app[PAGE] = page = StaticFiles(lambda: contents)
+    path = f"{PAGE_PATH}/{{path}}"
+    app.add_routes([web.get(path, page.get), web.options(path, allow_reading)])

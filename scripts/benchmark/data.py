@@ -10,9 +10,8 @@ from motor.motor_asyncio import AsyncIOMotorDatabase
 
 from registry.capacity import Capacity
 from registry.jsonapi.changes import Change
-from registry.model.authorship import current_time
 from registry.model.graph import Graph
-from registry.model.period import BEGINNING, LASTING
+from registry.model.implicit_attributes import BEGINNING, LASTING, current_time
 from registry.model.record import TEXT_BLOCK
 from registry.model.resource_type import ResourceType
 from registry.resources import RESOURCES

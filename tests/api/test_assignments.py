@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from registry.model.period import LASTING
+from registry.model.implicit_attributes import LASTING
 from tests.conftest import Header
 from tests.support import (
     PERSON,

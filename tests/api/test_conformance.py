@@ -17,8 +17,7 @@ from yarl import URL
 
 from registry.http.views.all_types import FeedView
 from registry.http.views.document_view import DocumentView
-from registry.jsonapi.cursors import END, Cursors
-from registry.jsonapi.sorting import BY_ID
+from registry.jsonapi.sorting import BY_ID, END, Cursors
 from tests.support import (
     ATOMIC,
     COMPUTER,

@@ -17,8 +17,8 @@ from registry.http.views.site import TrailingSlashView
 from registry.jsonapi.error_types import MethodNotAllowed, error_types
 from registry.jsonapi.request_documents import MAX_CONTAINERS
 from registry.model.attributes import Date, Enumeration, Integer
-from registry.model.authorship import AUTHORSHIP
 from registry.model.graph import Graph
+from registry.model.implicit_attributes import AUTHORSHIP
 from registry.model.resource_type import ResourceType
 from registry.openapi.description import describe
 from registry.protocol import CSV_TYPE, EVENT_STREAM

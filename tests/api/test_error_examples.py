@@ -11,11 +11,10 @@ import pytest
 
 from registry.access.principal import KeysUnavailable
 from registry.jsonapi import error_types as errors
-from registry.jsonapi.cursors import END as END_POSITION
-from registry.jsonapi.cursors import Cursors
 from registry.jsonapi.documents import encode_errors
 from registry.jsonapi.error_objects import ApiError
-from registry.jsonapi.sorting import BY_ID
+from registry.jsonapi.sorting import BY_ID, Cursors
+from registry.jsonapi.sorting import END as END_POSITION
 from registry.settings import Settings
 from registry.storage import (
     BulkheadFull,

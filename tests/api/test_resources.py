@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from registry.model.authorship import AUTHORSHIP
+from registry.model.implicit_attributes import AUTHORSHIP
 from registry.resources.person import PersonSchema
 from registry.settings import Settings
 from tests.conftest import Serve

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from registry.model.graph import Graph
-from registry.openapi import swagger_ui
-from registry.openapi.description import describe
+from registry.openapi import description
+from registry.openapi.description import describe, swagger_ui_version
 from registry.resources import RESOURCES
 from registry.settings import Settings
 from tests.conftest import Serve
@@ -51,7 +51,7 @@ async def test_the_page_refers_to_no_other_host(api: Api) -> None:
     async with api.client.get(f"{UI_URL}swagger_ui_static/page.js") as response:
         assert "validatorUrl: null" in await response.text()
     async with api.client.get(f"{UI_URL}swagger_ui_static/swagger-ui-bundle.js") as response:
-        assert f'"{swagger_ui.version()}"' in await response.text()
+        assert f'"{swagger_ui_version()}"' in await response.text()
 
 
 async def test_the_content_security_policy_allows_only_this_host(api: Api) -> None:
@@ -70,12 +70,12 @@ async def test_installed_files_are_served(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     installed = tmp_path / "swagger-ui"
-    monkeypatch.setattr(swagger_ui, "SWAGGER_UI", installed)
-    bundled = swagger_ui.version()
+    monkeypatch.setattr(description, "SWAGGER_UI", installed)
+    bundled = swagger_ui_version()
     installed.mkdir()
     (installed / "VERSION").write_text("0.0.0\n")
     (installed / "swagger-ui.css").write_text("body {}")
-    assert (bundled, swagger_ui.version()) == ("5.18.3", "0.0.0")
+    assert (bundled, swagger_ui_version()) == ("5.18.3", "0.0.0")
     api = await serve()
     async with api.client.get(UI_URL + "swagger_ui_static/swagger-ui.css") as response:
         assert await response.text() == "body {}"

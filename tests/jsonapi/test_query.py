@@ -66,17 +66,6 @@ def rejection(name: str, scope: QueryScope) -> str:
     return error.detail
 
 
-def test_an_unknown_parameter_names_the_one_that_is_probably_meant() -> None:
-    for name, meant in (
-        *[("page[offset]", "page[number]"), ("page", "page[number]"), ("offset", "page[number]")],
-        *[("page[limit]", "page[size]"), ("limit", "page[size]"), ("page[cursor]", "page[after]")],
-        *[("page[befor]", "page[before]"), ("sorts", "sort"), ("includes", "include")],
-    ):
-        detail = rejection(name, PERSONS)
-        assert detail.startswith(f"Unknown query parameter `{name}`; supported: ")
-        assert detail.endswith(f" Did you mean `{meant}`?")
-
-
 def test_an_unknown_parameter_names_all_that_are_supported() -> None:
     assert rejection("colour", PERSONS) == (
         "Unknown query parameter `colour`; supported: `page[number]`, `page[size]`, "

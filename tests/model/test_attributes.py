@@ -25,7 +25,7 @@ from registry.model.attributes import (
     Integer,
     Text,
 )
-from registry.model.identifier import ResourceId
+from registry.model.implicit_attributes import ResourceId
 
 UTC = datetime.UTC
 MANY_DIGITS = "9" * 10_000

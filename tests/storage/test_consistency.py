@@ -14,7 +14,7 @@ from pymongo import MongoClient
 
 from registry.commands.database import check as check_command
 from registry.model.graph import Graph
-from registry.model.period import LASTING
+from registry.model.implicit_attributes import LASTING
 from registry.operations.consistency import Report, check
 from registry.operations.rules import TargetsExist, TextsAreInBlocks, Violation
 from registry.resources import RESOURCES

@@ -17,7 +17,7 @@ from registry.commands.forget import main as forget_command
 from registry.jsonapi.changes import Verb
 from registry.model.attributes import utc_text
 from registry.model.graph import Graph
-from registry.model.period import BEGINNING, LASTING
+from registry.model.implicit_attributes import BEGINNING, LASTING
 from registry.operations.consistency import Report, check
 from registry.resources import RESOURCES
 from registry.resources.types_file import TypesFile

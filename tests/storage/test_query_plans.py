@@ -13,9 +13,8 @@ from typing import Any
 
 import pytest
 
-from registry.jsonapi.cursors import Cursors
-from registry.jsonapi.filter_parsing import filter_operators
-from registry.jsonapi.sorting import parse_sort, sort_names
+from registry.jsonapi.filtering import filter_operators
+from registry.jsonapi.sorting import Cursors, parse_sort, sort_names
 from registry.model.attributes import Attribute
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType, StoredField

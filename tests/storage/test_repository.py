@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from registry.model.authorship import AUTHORSHIP
+from registry.model.implicit_attributes import AUTHORSHIP
 from tests.support import Api, CommandLog, Database
 
 

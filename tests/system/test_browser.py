@@ -15,7 +15,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from playwright.async_api import Browser, Error, Locator, Page, Request, async_playwright, expect
 
-from registry.openapi import swagger_ui
+from registry.openapi import description
+from registry.openapi.description import swagger_ui_version
 from registry.settings import Settings
 from tests.chromium import PATIENCE, launch_options
 from tests.conftest import Grant, Serve
@@ -77,8 +78,8 @@ async def test_the_page_creates_a_person_and_lists_computers(
     files: str, browser: Browser, serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     if files == "bundled":
-        monkeypatch.setattr(swagger_ui, "SWAGGER_UI", tmp_path / "none")
-    version, api = swagger_ui.version(), await serve()
+        monkeypatch.setattr(description, "SWAGGER_UI", tmp_path / "none")
+    version, api = swagger_ui_version(), await serve()
     grace = await api.person("Grace", "Hopper", email="grace@example.com")
     await api.computer("SN-7", owner=grace)
     visit = Visit(await browser.new_page())

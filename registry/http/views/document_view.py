@@ -31,7 +31,13 @@ from registry.jsonapi.authorization import (
     required_by_query,
 )
 from registry.jsonapi.changes import NO_CHANGE, Change, Identifier, Verb, Write
-from registry.jsonapi.documents import PLAIN, encode_document, written_linkage
+from registry.jsonapi.documents import (
+    PLAIN,
+    encode_document,
+    path_of,
+    resource_objects,
+    written_linkage,
+)
 from registry.jsonapi.error_objects import ErrorCollector
 from registry.jsonapi.error_types import InvalidMerge, InvalidPreference, NotFound
 from registry.jsonapi.query import (
@@ -41,9 +47,8 @@ from registry.jsonapi.query import (
     parse_query,
     reject_parameters,
 )
-from registry.jsonapi.resource_objects import path_of, resource_objects
 from registry.model.graph import Graph
-from registry.model.identifier import parse_id
+from registry.model.implicit_attributes import parse_id
 from registry.model.record import Record
 from registry.model.resource_type import Relationship, ResourceType
 from registry.offloading import MAX_INLINE_BYTES, MAX_INLINE_OBJECTS, offload, pause

@@ -14,10 +14,15 @@ from registry.http.responses import MAX_WRITE, DocumentResponse
 from registry.http.views.document_view import ResourceView
 from registry.jsonapi.authorization import required_by_query
 from registry.jsonapi.content_negotiation import prefers
-from registry.jsonapi.documents import LARGE_PART, encode_collection, encode_document
+from registry.jsonapi.documents import (
+    LARGE_PART,
+    array,
+    encode_collection,
+    encode_document,
+    resource_objects,
+)
 from registry.jsonapi.pagination import page_links, page_meta
 from registry.jsonapi.query import Query, QueryScope
-from registry.jsonapi.resource_objects import array, resource_objects
 from registry.model.graph import Graph
 from registry.model.record import Record
 from registry.model.resource_type import ResourceType

@@ -15,17 +15,18 @@ from registry.http.views.document_view import Encoded, ResourceView
 from registry.http.views.listing import read_listing, respond_with_listing
 from registry.jsonapi.authorization import required_by_change
 from registry.jsonapi.changes import Verb
-from registry.jsonapi.documents import encode_document, encode_linkage
-from registry.jsonapi.pagination import Window, page_links, page_meta
-from registry.jsonapi.query import Query, QueryScope
-from registry.jsonapi.request_documents import load_linkage
-from registry.jsonapi.resource_objects import (
+from registry.jsonapi.documents import (
     array,
+    encode_document,
+    encode_linkage,
     identifiers,
     path_of,
     relationship_links,
     resource_objects,
 )
+from registry.jsonapi.pagination import Window, page_links, page_meta
+from registry.jsonapi.query import Query, QueryScope
+from registry.jsonapi.request_documents import load_linkage
 from registry.model.record import Record
 from registry.offloading import MAX_INLINE_BYTES
 from registry.storage import Listing, RecordNotFound, Snapshot

@@ -21,9 +21,8 @@ from registry.http.compression import PAGE
 from registry.http.responses import DocumentResponse
 from registry.jsonapi.authorization import Requirement, readable_with
 from registry.jsonapi.content_negotiation import HTML, check_accept, prefers
-from registry.jsonapi.documents import encode_meta
+from registry.jsonapi.documents import encode_meta, path_of
 from registry.jsonapi.query import reject_parameters
-from registry.jsonapi.resource_objects import path_of
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
 from registry.protocol import MEDIA_TYPE

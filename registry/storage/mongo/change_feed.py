@@ -21,8 +21,8 @@ from registry.jsonapi.change_events import ChangedRecord
 from registry.jsonapi.changes import Verb
 from registry.jsonapi.error_objects import quoted
 from registry.model.attributes import utc_text
-from registry.model.authorship import UPDATED_AT, UPDATED_BY
 from registry.model.graph import Graph
+from registry.model.implicit_attributes import UPDATED_AT, UPDATED_BY
 from registry.model.record import LAST_WRITE, Record
 from registry.model.resource_type import ResourceType
 from registry.offloading import in_chunks

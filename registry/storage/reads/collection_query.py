@@ -7,7 +7,6 @@ from typing import Any
 
 from pymongo import ASCENDING, DESCENDING
 
-from registry.jsonapi.cursors import Position
 from registry.jsonapi.filtering import (
     Condition,
     Filter,
@@ -16,7 +15,7 @@ from registry.jsonapi.filtering import (
     names_related,
     related_filters,
 )
-from registry.jsonapi.sorting import BY_ID, Key, Order
+from registry.jsonapi.sorting import BY_ID, Key, Order, Position
 from registry.model.attributes import Operator
 from registry.model.record import ID, MAX_ID, Record
 from registry.model.resource_type import ResourceType

@@ -8,11 +8,10 @@ from functools import partial
 
 from bson.timestamp import Timestamp
 
-from registry.jsonapi.cursors import END
 from registry.jsonapi.filtering import Condition, related_filters
 from registry.jsonapi.pagination import CursorPage, NumberedPage, Page, Window
 from registry.jsonapi.query import Query
-from registry.jsonapi.sorting import BY_ID, Order
+from registry.jsonapi.sorting import BY_ID, END, Order
 from registry.model.attributes import Operator
 from registry.model.record import ID, Record
 from registry.model.resource_type import ResourceType

@@ -11,7 +11,6 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, assert_never
 
-from registry.jsonapi.cursors import END, Position
 from registry.jsonapi.filtering import (
     AllOf,
     AnyOf,
@@ -22,7 +21,7 @@ from registry.jsonapi.filtering import (
     conjuncts,
     names_related,
 )
-from registry.jsonapi.sorting import BY_ID, Order
+from registry.jsonapi.sorting import BY_ID, END, Order, Position
 from registry.model.attributes import Operator
 from registry.model.record import ID, Record
 from registry.model.resource_type import Relationship, ResourceType

@@ -7,7 +7,7 @@ from operator import itemgetter
 
 from bson.timestamp import Timestamp
 
-from registry.model.period import LASTING, UNTIL
+from registry.model.implicit_attributes import LASTING, UNTIL
 from registry.model.record import ID, Record
 from registry.model.resource_type import Relationship, ResourceType
 from registry.offloading import in_chunks, offload

@@ -5,10 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from registry.model.authorship import CREATED_BY, UPDATED_BY
-from registry.model.graph import Graph
-from registry.model.history import TrackedLink, tracked_links
-from registry.model.period import BEGINNING, UNTIL
+from registry.model.graph import Graph, TrackedLink, tracked_links
+from registry.model.implicit_attributes import BEGINNING, CREATED_BY, UNTIL, UPDATED_BY
 from registry.model.record import ID, Record
 from registry.offloading import offload
 from registry.storage.writes.id_allocation import Counters

@@ -15,10 +15,8 @@ from typing import Any
 
 from motor.motor_asyncio import AsyncIOMotorClientSession
 
-from registry.model.authorship import current_time
-from registry.model.graph import Graph
-from registry.model.history import TrackedLink
-from registry.model.period import BEGINNING, LASTING, SINCE, UNTIL
+from registry.model.graph import Graph, TrackedLink
+from registry.model.implicit_attributes import BEGINNING, LASTING, SINCE, UNTIL, current_time
 from registry.model.record import ID, Record
 from registry.storage.mongo.mongo_client import Database
 from registry.storage.mongo.transactions import Transaction, Transactions

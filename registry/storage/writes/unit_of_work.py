@@ -9,8 +9,8 @@ from pymongo.errors import DocumentTooLarge
 
 from registry.jsonapi.changes import Change, Linkage, Verb, Write
 from registry.jsonapi.error_objects import READ_ONLY
-from registry.model.authorship import current_time, updated
 from registry.model.graph import Graph
+from registry.model.implicit_attributes import current_time, updated
 from registry.model.record import Record, version_of
 from registry.model.resource_type import ResourceType
 from registry.offloading import in_chunks, offload

@@ -33,7 +33,7 @@ from registry.storage import maintenance
 from registry.storage.tokens import Token, Tokens
 from registry.testing import Databases, data_directory, new_name, prepare
 from tests.mongods import client_of
-from tests.ports import free_port
+from tests.programs import free_port
 from tests.support import Api, CommandLog, Database
 
 LIMITS = Limits(linger_seconds=2.0)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-
-from tests.requirements import pins
 
 ROOT = Path(__file__).parents[1]
 
@@ -17,6 +16,19 @@ FILES = sorted(
     for pattern in ("*.in", "scripts/**/*.in", "tests/**/*.in")
     for file in ROOT.glob(pattern)
 )
+
+
+_PIN = re.compile(
+    r"(?P<name>[\w.-]+)==(?P<version>[^ ;]+)(?P<marker> ; [^\\]+)? \\\n"
+    r"(?P<hashes>(?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)"
+)
+
+
+def pins(text: str) -> dict[str, str]:
+    """Return the versions by the names of the packages; each must have hashes, and nothing else."""
+    text = re.sub("(?m)^ *#.*\n", "", text)
+    assert _PIN.sub("", text) == ""
+    return {found["name"]: found["version"] for found in _PIN.finditer(text)}
 
 
 def direct_pins(file: Path) -> dict[str, str]:

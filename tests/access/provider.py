@@ -15,7 +15,7 @@ from aiohttp import ClientSession
 from joserfc.jwk import ECKey, Key, OKPKey, RSAKey
 from joserfc.jws import JWSRegistry
 
-from tests.npm import NODE, installed
+from tests.programs import NODE, node_packages
 
 AUDIENCE = "https://registry.example.com"
 
@@ -119,7 +119,7 @@ def base64url(data: bytes) -> str:
 @contextmanager
 def running_provider(keys: Keys) -> Iterator[Provider]:
     """Start a provider, and stop it at the end."""
-    program = installed(Path(__file__).parent / "oidc-provider") / "provider.js"
+    program = node_packages(Path(__file__).parent / "oidc-provider") / "provider.js"
     with subprocess.Popen(  # noqa: S603 - a program of the tests
         [NODE, program, orjson.dumps(key_set(keys))],
         stdin=subprocess.PIPE,

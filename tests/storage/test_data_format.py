@@ -16,8 +16,8 @@ from registry.program import StartError
 from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.storage.mongo.mongo_client import connect
-from tests import earlier_mongod
 from tests.mongods import running, start_error
+from tests.programs import earlier_mongod
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +27,7 @@ def earlier() -> Path:
     """A mongod 5.0."""
     if sys.platform != "linux":
         pytest.skip("the mongod 5.0 is a program for Linux")
-    return earlier_mongod.install()
+    return earlier_mongod()
 
 
 async def format_error(data_dir: Path, mongod: Path | None = None) -> str:

@@ -23,7 +23,7 @@ from registry.storage.schema import prepare_validators
 from tests.certificates import Authority
 from tests.conftest import Serve
 from tests.mongods import client_of, initiate, program_of
-from tests.ports import free_port
+from tests.programs import free_port
 from tests.storage.test_client import start_error
 from tests.support import Api, CommandLog
 

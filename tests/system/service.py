@@ -20,6 +20,7 @@ from urllib.request import Request, urlopen
 import orjson
 import pytest
 
+from tests.programs import run
 from tests.support import MEDIA_TYPE
 
 ROOT = Path(__file__).parents[2]
@@ -49,15 +50,7 @@ def run_command(
     command: Sequence[str | Path], environment: Mapping[str, str], cwd: Path = ROOT
 ) -> subprocess.CompletedProcess[str]:
     """Run a command until it ends; return its exit status and its output."""
-    return subprocess.run(  # noqa: S603 - the service
-        command,
-        cwd=cwd,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-        check=False,
-    )
+    return run(command, TIMEOUT, cwd=cwd, env=environment)
 
 
 def error_message(

@@ -18,8 +18,8 @@ from playwright.async_api import Browser, Error, Locator, Page, Request, async_p
 from registry.openapi import description
 from registry.openapi.description import swagger_ui_version
 from registry.settings import Settings
-from tests.chromium import PATIENCE, launch_options
 from tests.conftest import Grant, Serve
+from tests.programs import PATIENCE, launch_options
 from tests.support import MEDIA_TYPE, Api, Database
 
 pytestmark = pytest.mark.slow

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -18,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.npm import NODE, installed
+from tests.programs import NODE, node_packages, run
 from tests.system.conftest import Start
 from tests.system.service import ROOT, TIMEOUT, Service
 
@@ -80,19 +79,10 @@ def command_of(page_command: str, service: Service) -> list[str]:
     return shlex.split(shown.replace(ADDRESS, service.url))
 
 
-def run(command: Sequence[str | Path], directory: Path, **variables: str) -> str:
+def output(command: Sequence[str | Path], directory: Path, **variables: str) -> str:
     """Run a command, which must succeed; return its standard output."""
-    done = subprocess.run(  # noqa: S603 - the generators and programs of this test
-        command,
-        cwd=directory,
-        env=os.environ | variables,
-        capture_output=True,
-        text=True,
-        timeout=GENERATION_TIMEOUT,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    variables = {**os.environ, **variables}
+    return run(command, GENERATION_TIMEOUT, check=True, cwd=directory, env=variables).stdout
 
 
 def check_program(language: str, program: Path, place: Path, service: Service) -> None:
@@ -102,7 +92,7 @@ def check_program(language: str, program: Path, place: Path, service: Service) -
     """
     ((source, shown),) = re.findall(rf"```{language}\n(.*?)```.*?```\n(.*?)```", PAGE, re.DOTALL)
     place.write_text(source.replace(ADDRESS, service.url))
-    assert run([program, place], place.parent) == shown
+    assert output([program, place], place.parent) == shown
 
 
 def described_operations(service: Service) -> set[str]:
@@ -118,7 +108,7 @@ def test_openapi_generator_generates_a_working_client(
     # Without its optimizing compiler, Java takes half of the CPU time.
     java = "-XX:TieredStopAtLevel=1"
     arguments = command_of("openapi-generator-cli", service)
-    run([generator, *arguments, *options], tmp_path, JAVA_OPTS=java)
+    output([generator, *arguments, *options], tmp_path, JAVA_OPTS=java)
     monkeypatch.syspath_prepend(tmp_path / "client")
     fleet = import_module("fleet")
     apis = [getattr(fleet, name) for name in dir(fleet) if name.endswith("Api")]
@@ -140,26 +130,26 @@ def check_kinds_of_operations(fleet: ModuleType) -> None:
 
 
 def test_openapi_typescript_generates_working_types(service: Service, tmp_path: Path) -> None:
-    packages = installed(TYPESCRIPT) / "node_modules"
+    packages = node_packages(TYPESCRIPT) / "node_modules"
     (tmp_path / "node_modules").symlink_to(packages)
     for name in ("package.json", "tsconfig.json", "scenario.ts"):
         (tmp_path / name).write_text((TYPESCRIPT / name).read_text())
     generator = packages / "openapi-typescript" / "bin" / "cli.js"
-    run([NODE, generator, *command_of("npx openapi-typescript", service)], tmp_path)
+    output([NODE, generator, *command_of("npx openapi-typescript", service)], tmp_path)
     types = (tmp_path / "schema.ts").read_text()
     assert described_operations(service) <= set(re.findall(r"^    (\w+): \{$", types, re.MULTILINE))
-    run([NODE, "scenario.ts", service.url], tmp_path)
+    output([NODE, "scenario.ts", service.url], tmp_path)
     check_program("typescript", NODE, tmp_path / "client.ts", service)
     compiler = packages / "typescript" / "bin" / "tsc"
-    run([NODE, compiler, *command_of("npx tsc", service)], tmp_path)
-    run([NODE, compiler, "-p", "."], tmp_path)
+    output([NODE, compiler, *command_of("npx tsc", service)], tmp_path)
+    output([NODE, compiler, "-p", "."], tmp_path)
 
 
 @pytest.mark.parametrize("script", ["devour.js", "kitsu.js"])
 def test_a_javascript_client_runs_the_scenario(service: Service, script: str) -> None:
     """devour-client resolves relationships by declared models, kitsu by the document alone."""
-    directory = installed(JAVASCRIPT)
-    run([NODE, directory / script, service.url], directory)
+    directory = node_packages(JAVASCRIPT)
+    output([NODE, directory / script, service.url], directory)
     assert service.names() == ["Ada"]
     (computer,) = service.request("/computers?include=owner")["data"]
     assert computer["attributes"] == {"serial": "SN-3"}

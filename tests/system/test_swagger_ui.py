@@ -11,7 +11,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from tests.system.service import TIMEOUT
+from tests.programs import run
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "scripts/swagger-ui"
@@ -35,16 +35,9 @@ def checkout(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def run(checkout: Path) -> Run:
-    return lambda *arguments: subprocess.run(  # noqa: S603 - the script of this checkout
-        [checkout / "scripts/swagger-ui", *arguments],
-        cwd=checkout,
-        env={"PATH": str(checkout / "bin")},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-        check=False,
-    )
+def install(checkout: Path) -> Run:
+    path = {"PATH": str(checkout / "bin")}
+    return lambda: run([checkout / "scripts/swagger-ui"], cwd=checkout, env=path)
 
 
 def install_npm(checkout: Path, script: str) -> None:
@@ -64,20 +57,22 @@ def install_npm(checkout: Path, script: str) -> None:
         ),
     ],
 )
-def test_a_failure_leaves_no_files(checkout: Path, run: Run, npm: str | None, reason: str) -> None:
+def test_a_failure_leaves_no_files(
+    checkout: Path, install: Run, npm: str | None, reason: str
+) -> None:
     if npm is not None:
         install_npm(checkout, npm)
-    done = run()
+    done = install()
     assert (done.returncode, done.stdout) == (1, "")
     (line,) = done.stderr.splitlines()
     assert line == f"swagger-ui: cannot install Swagger UI 3.45.0: {reason}"
     assert list((checkout / INSTALLED).parent.glob("*")) == []
 
 
-def test_installed_files_are_not_downloaded_again(checkout: Path, run: Run) -> None:
+def test_installed_files_are_not_downloaded_again(checkout: Path, install: Run) -> None:
     (checkout / INSTALLED).mkdir(parents=True)
     (checkout / INSTALLED / "VERSION").write_text("3.45.0\n")
-    done = run()
+    done = install()
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
@@ -88,7 +83,7 @@ def test_a_wheel_contains_the_installed_files(checkout: Path) -> None:
     (checkout / INSTALLED).mkdir(exist_ok=True)
     (checkout / INSTALLED / "VERSION").write_text("3.45.0\n")
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-input"]
-    subprocess.run([*pip, "--wheel-dir", "wheels", "."], cwd=checkout, check=True, timeout=TIMEOUT)  # noqa: S603 - of this environment
+    run([*pip, "--wheel-dir", "wheels", "."], cwd=checkout, check=True)
     (wheel,) = (checkout / "wheels").iterdir()
     with ZipFile(wheel) as archive:
         assert archive.read(f"{INSTALLED}/VERSION") == b"3.45.0\n"

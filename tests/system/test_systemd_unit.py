@@ -14,9 +14,9 @@ import pytest
 
 from registry.operations.backups import Backup
 from registry.settings import Settings
-from tests.programs import required_program
+from tests.programs import required_program, run
 from tests.system.conftest import Start
-from tests.system.service import COMMAND, ROOT, TIMEOUT, environment, person
+from tests.system.service import COMMAND, ROOT, environment, person
 
 UNIT = ROOT / "docs" / "registry.service"
 
@@ -46,9 +46,7 @@ os.execv(command[0], command)
 
 def analyze(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     program = required_program("systemd-analyze")
-    return subprocess.run(  # noqa: S603 - reads files
-        [program, *arguments], capture_output=True, text=True, timeout=TIMEOUT, check=False
-    )
+    return run([program, *arguments])
 
 
 @pytest.mark.parametrize("path", [UNIT, WATCH], ids=lambda one: one.stem)
@@ -84,7 +82,7 @@ def test_the_unit_of_backups_keeps_dated_files(
     for command in re.findall(r"(?m)^ExecStart(?:Post)?=(.+)", unit):
         expanded = command.replace("%%", "%").replace("${BACKUP_DIRECTORY}", str(tmp_path))
         words = [word.replace(".venv/bin/python", sys.executable) for word in shlex.split(expanded)]
-        subprocess.run(words, cwd=ROOT, env=variables, timeout=TIMEOUT, check=True)  # noqa: S603
+        run(words, cwd=ROOT, env=variables, check=True)
     assert not old.exists()
     assert recent.exists()
     (dated,) = set(tmp_path.iterdir()) - {recent}
@@ -126,11 +124,6 @@ def test_the_service_runs_with_the_allowed_system_calls(start: Start, tmp_path: 
     service = start("--workers", "2", command=(*filtered, *COMMAND))
     service.request("/persons", person("Grace"))
     assert service.names() == ["Grace"]
-    backup = subprocess.run(  # noqa: S603 - the service
-        [*filtered, *COMMAND, "backup", "--data-dir", service.data_dir, tmp_path / "backup"],
-        cwd=ROOT,
-        timeout=TIMEOUT,
-        check=False,
-    )
-    assert backup.returncode == 0
+    backup = ("backup", "--data-dir", service.data_dir, tmp_path / "backup")
+    run([*filtered, *COMMAND, *backup], cwd=ROOT, check=True)
     assert service.stop() == (0, "")

@@ -10,7 +10,7 @@ import pytest
 
 from registry.mongod import embedded
 from registry.settings import Settings
-from tests import earlier_mongod
+from tests.programs import earlier_mongod
 from tests.system.conftest import Start
 from tests.system.service import COMMAND, environment, error_message, run_command
 
@@ -29,7 +29,7 @@ def upgrade(data_dir: Path) -> str:
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the mongod 5.0 is a program for Linux")
 def test_data_are_upgraded_while_the_service_runs(start: Start, tmp_path: Path) -> None:
-    asyncio.run(create_data(tmp_path, earlier_mongod.install()))
+    asyncio.run(create_data(tmp_path, earlier_mongod()))
     service = start(data_dir=tmp_path)
     line = service.log_line()
     assert "keeps the data in the format of MongoDB 5.0, " in line

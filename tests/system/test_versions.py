@@ -17,11 +17,10 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 from uv import find_uv_bin
 
+from tests.programs import INSTALL_TIMEOUT, run
 from tests.system.conftest import Start
 from tests.system.service import ROOT, TIMEOUT, Service, person
 from tests.system.test_pytest_plugin import PAGE_TESTS, run_pytest
-
-INSTALL_TIMEOUT = 300
 
 IMPORT_ALL = """
 import importlib, pkgutil, registry
@@ -34,14 +33,8 @@ for module in pkgutil.walk_packages(registry.__path__, "registry."):
 def uv(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     """Run uv, which finds the versions that pyenv has installed as well."""
     places = [os.environ["PATH"], *Path.home().glob(".pyenv/versions/*/bin")]
-    return subprocess.run(  # noqa: S603 - a pinned program
-        [find_uv_bin(), *arguments],
-        env=os.environ | {"PATH": os.pathsep.join(map(str, places))},
-        capture_output=True,
-        text=True,
-        timeout=INSTALL_TIMEOUT,
-        check=False,
-    )
+    path = {"PATH": os.pathsep.join(map(str, places))}
+    return run([find_uv_bin(), *arguments], INSTALL_TIMEOUT, check=True, env=os.environ | path)
 
 
 def newest_python(versions: str) -> str | None:
@@ -62,8 +55,7 @@ def install(root: Path, python: str, resolution: str) -> Path:
         ("venv", "--no-python-downloads", "--python", python, environment),
         ("pip", "install", "--python", interpreter, "--resolution", resolution, source),
     ):
-        done = uv(*arguments)
-        assert done.returncode == 0, done.stderr
+        uv(*arguments)
     return interpreter
 
 
@@ -98,16 +90,13 @@ def test_the_service_runs_with_the_versions_that_setup_py_allows(
     if (python := newest_python(versions)) is None:
         pytest.skip(f"there is no Python {versions}")
     command = (install(tmp_path, python, resolution), "-P", "-m", "registry")
-    subprocess.run(  # noqa: S603 - the Python of the environment
-        [command[0], "-P", "-c", IMPORT_ALL], check=True, timeout=TIMEOUT
-    )
+    run([command[0], "-P", "-c", IMPORT_ALL], check=True)
     arguments = ["--workers", "2"] if sys.platform == "linux" else []
     arguments += ["--metrics-port", "0", "--log-format", "json"]
     service = start(*arguments, command=command)
     exercise(service)
     assert service.stop() == (0, "")
-    done = uv("pip", "install", "--python", command[0], "pytest")
-    assert done.returncode == 0, done.stderr
+    uv("pip", "install", "--python", command[0], "pytest")
     (directory := tmp_path / "tests").mkdir()
     run_pytest(directory, PAGE_TESTS[:1], python=str(command[0]))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +13,7 @@ from uuid import uuid4
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from tests.chromium import PATIENCE, launch_options
+from tests.programs import PATIENCE, launch_options, run
 from tests.support import MEDIA_TYPE
 from tests.system.service import COMMAND, TIMEOUT, Service, environment
 
@@ -84,14 +83,8 @@ class Registry:
     def grant(self, *scopes: str) -> str:
         """Create an access token, and return it."""
         options = [word for scope in scopes for word in ("--scope", scope)]
-        done = subprocess.run(  # noqa: S603 - the command of the service
-            [*COMMAND, "token", "create", "--name", uuid4().hex, *options],
-            env=environment(**self.environment),
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return done.stdout.strip()
+        command = [*COMMAND, "token", "create", "--name", uuid4().hex, *options]
+        return run(command, env=environment(**self.environment), check=True).stdout.strip()
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from urllib.parse import quote
@@ -12,6 +11,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Page, Route, expect
 
+from tests.programs import run
 from tests.support import MEDIA_TYPE
 from tests.system.service import COMMAND, environment, eventually
 from tests.web.conftest import Registry, Visit
@@ -105,9 +105,7 @@ def test_a_revoked_token_loses_nothing_that_was_typed(
     field(page, "Last name").fill("King")
     if keeps:  # the first check of the kept token fails
         respond(page, "GET", f"{secured.url}/$", 503)
-    subprocess.run(  # noqa: S603 - the command of the service
-        [*COMMAND, "token", "revoke", name], env=environment(**secured.environment), check=True
-    )
+    run([*COMMAND, "token", "revoke", name], env=environment(**secured.environment), check=True)
     assert eventually(lambda: not replace(secured, token=token).may_read())
     button(page, "Save").click()
     if keeps:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pytest
 from playwright.sync_api import FilePayload, Page, Response, expect
 
 import registry.web
-from tests.npm import NODE, installed
+from tests.programs import NODE, node_packages, run
 from tests.web.conftest import Registry, Visit
 from tests.web.test_page import button, field, heading, rows
 
@@ -24,7 +23,7 @@ CHECKS = Path(__file__).parent / "page-checks"
 @pytest.fixture(scope="module")
 def checks() -> Path:
     """The directory with the compiler, and with axe."""
-    return installed(CHECKS)
+    return node_packages(CHECKS)
 
 
 @pytest.fixture(scope="module")
@@ -42,10 +41,7 @@ def test_the_types_of_the_scripts_are_right(checks: Path, tmp_path: Path) -> Non
     shutil.copytree(Path(registry.web.__file__).parent / "page", tmp_path / "page")
     shutil.copy(CHECKS / "tsconfig.json", tmp_path)
     compiler = checks / "node_modules" / "typescript" / "bin" / "tsc"
-    done = subprocess.run(  # noqa: S603 - the compiler
-        [NODE, compiler, "-p", tmp_path], capture_output=True, text=True, check=False
-    )
-    assert done.stdout == ""
+    assert run([NODE, compiler, "-p", tmp_path]).stdout == ""
 
 
 def table(page: Page) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
+import pytest
 from marshmallow import Schema
 from openapi_schema_validator import OAS30Validator, oas30_format_checker
 from openapi_spec_validator import validate
@@ -402,6 +403,7 @@ async def test_operations_are_accepted_if_and_only_if_their_schema_allows_them(a
         assert (response.status < 400) == (not violations), (operation, response.document)
 
 
+@pytest.mark.slow
 async def test_every_documented_parameter_value_is_accepted(api: Api) -> None:
     await api.computer(owner=await api.person())
     for path, method, operation in operations():

@@ -35,9 +35,8 @@ from tests.consistency.scale import SCALE
 from tests.storage.writing import insert_fleet
 from tests.support import ATOMIC, MEDIA_TYPE, OPERATIONS, Database
 from tests.system.conftest import Start
-from tests.system.service import WORKERS
 
-ROUNDS, CLIENTS, STEPS_PER_ROUND = 20, 12, 3
+CLIENTS, STEPS_PER_ROUND = 12, 3
 
 MISSING = 10**15
 """An id that no resource has."""
@@ -278,9 +277,12 @@ async def stored(database: Database) -> State:
     return state
 
 
-@pytest.mark.parametrize("workers", WORKERS)
+@pytest.mark.parametrize(
+    ("workers", "rounds"),
+    [("1", 8), *(pytest.param(one, 20, marks=pytest.mark.slow) for one in "12")],
+)
 async def test_concurrent_requests_have_the_responses_of_sequential_ones(
-    start: Start, settings: Settings, database: Database, workers: str
+    start: Start, settings: Settings, database: Database, workers: str, rounds: int
 ) -> None:
     state = await stored(database)
     options = {"mongodb_uri": settings.mongodb_uri, "REGISTRY_DATABASE": settings.database}
@@ -297,7 +299,7 @@ async def test_concurrent_requests_have_the_responses_of_sequential_ones(
             for step in client.random.choices(STEPS, k=STEPS_PER_ROUND):
                 await step(client)
 
-        for _ in range(ROUNDS * SCALE):
+        for _ in range(rounds * SCALE):
             for client in clients:
                 client.stored = state.model
                 client.calls.clear()

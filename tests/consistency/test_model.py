@@ -11,6 +11,7 @@ from http.client import HTTPConnection, HTTPMessage
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -49,7 +50,7 @@ from tests.system.conftest import Start
 MISSING = 10**15
 """An id that no resource has."""
 
-EXAMPLES = 10
+EXAMPLES = [3, pytest.param(10, marks=pytest.mark.slow)]
 """The number of sequences of steps."""
 
 QUERIES = 4
@@ -595,12 +596,13 @@ class Comparison(RuleBasedStateMachine):
                 del links[name]
 
 
-def test_every_response_is_that_of_the_model(start: Start, mongodb_uri: str) -> None:
+@pytest.mark.parametrize("examples", EXAMPLES)
+def test_every_response_is_that_of_the_model(examples: int, start: Start, mongodb_uri: str) -> None:
     client = Client(start("--unique", "person.email", mongodb_uri=mongodb_uri).url)
     run_state_machine_as_test(
         partial(Comparison, client),  # type: ignore[arg-type] # any factory is called
         settings=settings(
-            max_examples=EXAMPLES * SCALE,
+            max_examples=examples * SCALE,
             stateful_step_count=30,
             derandomize=SCALE == 1,
             deadline=None,

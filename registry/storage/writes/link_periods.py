@@ -1,4 +1,4 @@
-"""Rules for the periods of a link, and the transactions that repair them.
+"""The periods of links: begun and ended by changes, inserted for older links, and repaired.
 
 A link that is older than its history, or that another program has changed, has no period; what
 another program has changed may have periods that overlap, or that last without the link.
@@ -6,8 +6,8 @@ another program has changed may have periods that overlap, or that last without 
 
 import datetime
 from collections import defaultdict
-from collections.abc import AsyncIterator, Collection, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -15,17 +15,26 @@ from typing import Any
 
 from motor.motor_asyncio import AsyncIOMotorClientSession
 
-from registry.model.graph import Graph, TrackedLink
-from registry.model.implicit_attributes import BEGINNING, LASTING, SINCE, UNTIL, current_time
+from registry.model.graph import Graph, TrackedLink, tracked_links
+from registry.model.implicit_attributes import (
+    BEGINNING,
+    CREATED_BY,
+    LASTING,
+    SINCE,
+    UNTIL,
+    UPDATED_BY,
+    current_time,
+)
 from registry.model.record import ID, Record
+from registry.offloading import offload
 from registry.storage.mongo.mongo_client import Database
 from registry.storage.mongo.transactions import Transaction, Transactions
 from registry.storage.records import fields_of, id_condition, is_valid, projection
 from registry.storage.schema import id_batches
 from registry.storage.writes.id_allocation import Counters
-from registry.storage.writes.identity_map import RecordChange, store
+from registry.storage.writes.identity_map import IdentityMap, RecordChange, RecordKey, store
 
-STEP = datetime.timedelta(milliseconds=1)
+_STEP = datetime.timedelta(milliseconds=1)
 """The shortest period. So the times of one link increase, even if those of the clock do not."""
 
 _BATCH_SIZE = 200
@@ -36,6 +45,92 @@ _ALL_INSERTED = "complete"
 
 HAS_BOUNDS = {SINCE: {"$type": "date"}, UNTIL: {"$type": "date"}}
 """The query for periods whose times can be compared."""
+
+
+class LinkHistories:
+    """Adds the periods of the links that a unit of work changes to its records.
+
+    records: those of the unit, with the targets that links had. time: of the changes, as stored.
+    """
+
+    def __init__(self, graph: Graph, counters: Counters, records: IdentityMap, time: str) -> None:
+        self._links = list(tracked_links(graph))
+        self._counters = counters
+        self._records = records
+        self._time = datetime.datetime.fromisoformat(time)
+
+    async def add_request(self, author: str | None) -> None:
+        """Add what the last request has changed; its net effect counts. Raises Unavailable."""
+        before = dict(self._records.before_request())
+        for tracked in self._links:
+            changed = [
+                (key, one or {}, after)
+                for key, one in before.items()
+                if key[0] == tracked.source.type
+                and _target_id(tracked, one)
+                != _target_id(tracked, after := self._records.get(key) or {})
+            ]
+            if changed:
+                # New are periods that begin, and those of links that are older than the history.
+                count = sum(
+                    (_target_id(tracked, after) is not None)
+                    + (_target_id(tracked, one) is not None and _period_id(tracked, one) is None)
+                    for _, one, after in changed
+                )
+                ids = iter(await self._counters.allocate(tracked.periods.type, count))
+                add = partial(self._add, tracked, before, changed, ids, author)
+                await offload(add, size=len(changed))
+
+    def _add(
+        self,
+        tracked: TrackedLink,
+        before: Mapping[RecordKey, Record | None],
+        changed: Sequence[tuple[RecordKey, Record, Record]],
+        ids: Iterator[int],
+        author: str | None,
+    ) -> None:
+        """Add the periods of changes. before: the request. ids: of those that are new."""
+        for key, source, after in changed:
+            last, in_force = source.get(tracked.link.changed_field), None
+            # Later than the last change, whatever the clock says.
+            time = max(self._time, last + _STEP) if last else self._time
+            old_id, new_id = _target_id(tracked, source), _target_id(tracked, after)
+            if old_id is not None:
+                period_id = _period_id(tracked, source)
+                if period_id is None:  # the link is older than its history
+                    period_id = next(ids)
+                    period = _new_period(tracked, period_id, key[1], old_id, BEGINNING)
+                else:
+                    period_key = tracked.periods.type, period_id
+                    if self._records.get(period_key) is None:  # what it has stored is not needed
+                        self._records.load(tracked.periods.type, [{ID: period_id}])
+                    period = self._records.get(period_key) or {}
+                target_key = tracked.target.type, old_id
+                target = before.get(target_key) or self._records.get(target_key)
+                period = period | {UNTIL: time} | _by(UPDATED_BY, author)
+                period |= _copied_values(tracked, tracked.source_key, source)
+                period |= _copied_values(tracked, tracked.target_key, target)
+                self._records.replace((tracked.periods.type, period_id), period)
+            if new_id is not None:
+                in_force = next(ids)
+                begun = _new_period(tracked, in_force, key[1], new_id, time)
+                begun |= _by(CREATED_BY, author)
+                self._records.replace((tracked.periods.type, in_force), begun)
+            if after:
+                fields = {tracked.link.period_field: in_force, tracked.link.changed_field: time}
+                self._records.replace(key, after | fields)
+
+
+def _target_id(tracked: TrackedLink, source: Record | None) -> int | None:
+    return (source or {}).get(tracked.link.foreign_key)
+
+
+def _period_id(tracked: TrackedLink, source: Record) -> int | None:
+    return source.get(tracked.link.period_field)
+
+
+def _by(field_name: str, author: str | None) -> Record:
+    return {} if author is None else {field_name: author}
 
 
 @dataclass(slots=True)
@@ -73,7 +168,7 @@ def correction(
             result.in_force = last[ID]
         else:
             result.reasons.append(f"{name} {last[ID]} is in force without a link")
-            result.ends[last[ID]] = max(now, last[SINCE] + STEP)
+            result.ends[last[ID]] = max(now, last[SINCE] + _STEP)
     if last:
         ended = result.ends.get(last[ID], last[UNTIL])
         result.last_bound = ended if result.in_force is None else last[SINCE]
@@ -148,41 +243,35 @@ class LinkPeriods:
         wrong = {id_: one for id_, one in corrections.items() if one.reasons}
         missing = sum(one.missing_since is not None for one in wrong.values())
         new = iter(await self._counters.allocate(link.periods.type, missing))
-        targets = {
-            one.get(link.target_key)
+        ending = [
+            (id_, one, correct.ends[one[ID]])
             for id_, correct in wrong.items()
             for one in periods[id_]
             if one[ID] in correct.ends
-        }
+        ]
+        targets = {one.get(link.target_key) for _, one, _ in ending}
         copies_of = await self._read_target_copies(transaction, targets)
         of_periods, of_records = list[RecordChange](), list[RecordChange]()
+        for id_, one, end in ending:
+            after = None if end is None else one | {UNTIL: end}
+            if after is not None and one[UNTIL] == LASTING:
+                after |= _copied_values(link, link.source_key, records.get(id_))
+                after |= copies_of.get(one.get(link.target_key), {})
+            of_periods.append(RecordChange((link.periods.type, one[ID]), one, after))
         for id_, correct in wrong.items():
             record, in_force = records.get(id_), correct.in_force
-            for one in periods[id_]:
-                if one[ID] in correct.ends:
-                    copies = copies_of.get(one.get(link.target_key), {})
-                    after = self._ended(one, correct.ends[one[ID]], record, copies)
-                    of_periods.append(RecordChange((link.periods.type, one[ID]), one, after))
             if record and correct.missing_since:
-                in_force, target = next(new), record[link.link.foreign_key]
-                begun = new_period(link, in_force, id_, target, correct.missing_since)
+                in_force, target = next(new), _target_id(link, record)
+                begun = _new_period(link, in_force, id_, target, correct.missing_since)
                 of_periods.append(RecordChange((link.periods.type, in_force), None, begun))
             if record:
-                after = record | _tracking_fields(link, record, in_force, correct.last_bound)
-                of_records.append(RecordChange((link.source.type, id_), record, after))
+                fields: Record = {link.link.period_field: in_force}
+                stored, bound = record.get(link.link.changed_field), correct.last_bound
+                if bound and not (isinstance(stored, datetime.datetime) and stored > bound):
+                    fields[link.link.changed_field] = bound  # the next change is later
+                of_records.append(RecordChange((link.source.type, id_), record, record | fields))
         await store(transaction, link.periods, of_periods)
         await store(transaction, link.source, of_records)
-
-    def _ended(
-        self, period: Record, end: datetime.datetime | None, source: Record | None, copies: Record
-    ) -> Record | None:
-        """Return a period that ends, None if it has no end. copies: from the target."""
-        if end is None:
-            return None
-        if period[UNTIL] == LASTING:
-            copies = copied_values(self._link, self._link.source_key, source) | copies
-            return period | {UNTIL: end} | copies
-        return period | {UNTIL: end}
 
     async def _read_target_copies(
         self, transaction: Transaction, ids: Collection[Any]
@@ -194,7 +283,7 @@ class LinkPeriods:
         query = {ID: {"$in": list(ids)}}
         found = await transaction.find(link.target.collection, query, projection(fields))
         return {
-            one[ID]: copied_values(link, link.target_key, one)
+            one[ID]: _copied_values(link, link.target_key, one)
             for one in found
             if is_valid(link.target, one, fields)
         }
@@ -205,23 +294,12 @@ async def open_link_periods(
     database: Database, graph: Graph, link: TrackedLink
 ) -> AsyncIterator[LinkPeriods]:
     """Yield the periods of a link outside of a service."""
-    async with AsyncExitStack() as stack:
-        transactions = Transactions(database)
-        stack.push_async_callback(transactions.close)
-        counters = Counters(database, graph)
-        stack.push_async_callback(counters.close)
+    transactions, counters = Transactions(database), Counters(database, graph)
+    try:
         yield LinkPeriods(database, transactions, counters, link)
-
-
-def _tracking_fields(
-    link: TrackedLink, record: Record, in_force: int | None, last_bound: datetime.datetime | None
-) -> Record:
-    """Return the fields of the record that stores a link: its next change is later than all."""
-    fields: Record = {link.link.period_field: in_force}
-    stored = record.get(link.link.changed_field)
-    if last_bound and not (isinstance(stored, datetime.datetime) and stored > last_bound):
-        fields[link.link.changed_field] = last_bound
-    return fields
+    finally:
+        await counters.close()
+        await transactions.close()
 
 
 async def is_history_complete(
@@ -232,7 +310,7 @@ async def is_history_complete(
     return bool(await database.counters.find_one(done, session=session))
 
 
-def new_period(
+def _new_period(
     link: TrackedLink, id_: int, source: object, target: int | None, since: datetime.datetime
 ) -> Record:
     """Return the record of a period in force."""
@@ -245,7 +323,7 @@ def new_period(
     }
 
 
-def copied_values(link: TrackedLink, end: str, record: Record | None) -> Record:
+def _copied_values(link: TrackedLink, end: str, record: Record | None) -> Record:
     """Return what a period copies from the record at one of its ends, a relationship of it."""
     if not record:
         return {}

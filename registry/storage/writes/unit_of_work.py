@@ -39,7 +39,7 @@ from registry.storage.records import (
 from registry.storage.writes.id_allocation import Counters
 from registry.storage.writes.idempotency import new_result, replayed
 from registry.storage.writes.identity_map import IdentityMap, RecordKey, rejection, store
-from registry.storage.writes.link_histories import LinkHistories
+from registry.storage.writes.link_periods import LinkHistories
 from registry.storage.writes.unique_values import NoId, UniqueValues
 from registry.storage.writes.write_requests import (
     RESULTS,

@@ -50,53 +50,22 @@ class Bulkhead:
         """Whether no operation is in progress."""
         return self._free == self._limit
 
-    async def acquire(self, client: str | None = None) -> None:
-        """Occupy a slot until `release`, which takes the same client. Raises BulkheadFull."""
-        if client is None and self._free:  # at once, as each read of a resource passes here
-            self._free -= 1
-            return
+    async def acquire(self, client: str | None = None, *, is_refusable: bool = True) -> None:
+        """Occupy a slot until `release`, which takes the same client. Raises BulkheadFull.
+
+        is_refusable: otherwise it waits as long as it takes, as a response that has begun. Another
+        bulkhead limits how many such callers there are.
+        """
         if self._admits(client):
             self._occupy(client)
             return
-        if len(self._waiting) >= self._queue:
+        if is_refusable and len(self._waiting) >= self._queue:
             self._refused_by_length[0] += 1
             raise self._error(f"{self._queue} others wait already", client)
-        await self._wait(self._seconds, client)
-
-    __aenter__ = acquire
-
-    async def __aexit__(self, *_: object) -> None:
-        self.release()
-
-    @asynccontextmanager
-    async def slot(self, client: str | None) -> AsyncIterator[None]:
-        """Occupy a slot for a client. Raises BulkheadFull."""
-        await self.acquire(client)
-        try:
-            yield
-        finally:
-            self.release(client)
-
-    @asynccontextmanager
-    async def acquire_for_stream(self) -> AsyncIterator[None]:
-        """Admit a stream after any wait: its response has begun, so it can no longer be refused.
-
-        The bulkhead of streams limits how many such callers there are.
-        """
-        if self._free:
-            self._free -= 1
-        else:
-            await self._wait(None)
-        try:
-            yield
-        finally:
-            self.release()
-
-    async def _wait(self, seconds: float | None, client: str | None = None) -> None:
         loop = asyncio.get_running_loop()
         place: asyncio.Future[None] = loop.create_future()
         self._waiting[place] = client
-        timer = None if seconds is None else loop.call_later(seconds, self._refuse, place)
+        timer = loop.call_later(self._seconds, self._refuse, place) if is_refusable else None
         try:
             await place
         except asyncio.CancelledError:
@@ -107,6 +76,22 @@ class Bulkhead:
             self._waiting.pop(place, None)
             if timer is not None:
                 timer.cancel()
+
+    __aenter__ = acquire
+
+    async def __aexit__(self, *_: object) -> None:
+        self.release()
+
+    @asynccontextmanager
+    async def slot(
+        self, client: str | None = None, *, is_refusable: bool = True
+    ) -> AsyncIterator[None]:
+        """Occupy a slot, as `acquire`. Raises BulkheadFull."""
+        await self.acquire(client, is_refusable=is_refusable)
+        try:
+            yield
+        finally:
+            self.release(client)
 
     def release(self, client: str | None = None) -> None:
         """Pass the slot on to the caller that has waited longest of those that may have one."""

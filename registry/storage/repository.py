@@ -32,7 +32,6 @@ from registry.storage.mongo.transactions import Transactions
 from registry.storage.reads.shared_reads import Reads
 from registry.storage.reads.snapshot import Snapshot
 from registry.storage.schema import prepare_unique_indexes, prepare_validators
-from registry.storage.writes import idempotency
 from registry.storage.writes.group_commit import GroupCommit
 from registry.storage.writes.id_allocation import Counters
 from registry.storage.writes.link_periods import LinkPeriods
@@ -41,6 +40,7 @@ from registry.storage.writes.write_requests import (
     WriteRequest,
     WriteResult,
     is_large,
+    prepare_results,
 )
 
 _RECENT_SECONDS = 60
@@ -103,7 +103,7 @@ class Repository:
         await prepare_validators(self._database, self._graph)
         await self._counters.prepare()
         self.positions = await Positions.of(self._database, "counters")
-        await idempotency.prepare(self._database)
+        await prepare_results(self._database)
         await prepare_unique_indexes(self._database, self._graph)
         await self._maintenance.prepare()
         await self._disk_space.watch(self._database.client)

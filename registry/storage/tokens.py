@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from hmac import compare_digest
 from time import monotonic
 from typing import Any, Self
 
@@ -133,15 +132,6 @@ _USE_PRECISION = timedelta(hours=1)
 """How old `last_used` becomes before it is written again."""
 
 
-@dataclass(slots=True)
-class _Known:
-    """A valid token. valid_until: a time of the monotonic clock."""
-
-    digest: bytes
-    principal: Principal
-    valid_until: float
-
-
 class TokenLookups:
     """The principals of access tokens, by digest.
 
@@ -154,17 +144,14 @@ class TokenLookups:
         self._commands = ReadCommands(database)
         self._bulkhead = Bulkheads.of(capacity).small_requests
         self._batcher = Batcher(self._find_batch, name="tokens", limits=TOKENS)
-        self._known: dict[bytes, _Known] = {}
+        self._known: dict[bytes, tuple[Principal, float]] = {}  # until when, by `monotonic`
         self._update: asyncio.Task[None] | None = None
 
     def recall(self, digest: bytes) -> Principal | None:
         """Return the principal of a token that was found less than a second ago, else None."""
-        known = self._known.get(digest)
-        # How long the dictionary takes may depend on how much of a stored digest is equal. But
-        # nobody can choose the digest of a guess, and no digest leads back to its token.
-        if known is None or not compare_digest(known.digest, digest):
-            return None
-        return known.principal if monotonic() < known.valid_until else None
+        # Not in constant time, but nobody can choose the digest of a guess.
+        principal, valid_until = self._known.get(digest, (None, 0.0))
+        return principal if monotonic() < valid_until else None
 
     async def find(self, digest: bytes) -> Principal:
         """Return the principal of a token, by a lookup that is sent after the call.
@@ -190,22 +177,17 @@ class TokenLookups:
         records = {record["_id"]: record for record in found.records}
         for digest in digests:
             self._known.pop(digest, None)
-        results = [self._learn(digest, records.get(digest), sent, now) for digest in digests]
-        valid = [record for digest, record in records.items() if digest in self._known]
-        self._note_use(valid, now)
+        results: list[Principal | InvalidToken] = []
+        for digest in digests:
+            try:
+                principal, seconds = _validated(records.get(digest), now)
+            except InvalidToken as error:
+                results.append(error)
+            else:
+                self._known[digest] = principal, sent + min(seconds, _VALID_SECONDS)
+                results.append(principal)
+        self._note_use([one for digest, one in records.items() if digest in self._known], now)
         return results
-
-    def _learn(
-        self, digest: bytes, record: Record | None, sent: float, now: datetime
-    ) -> Principal | InvalidToken:
-        """Keep what a lookup has found of a token, and return it. sent: when, as in `_Known`."""
-        try:
-            principal, seconds = _validated(record, now)
-        except InvalidToken as error:
-            return error
-        valid_until = sent + min(seconds, _VALID_SECONDS)
-        self._known[digest] = _Known(digest, principal, valid_until)
-        return principal
 
     def _note_use(self, records: Sequence[Record], now: datetime) -> None:
         """Write when valid tokens were used, in the background and at most hourly."""

@@ -134,7 +134,7 @@ async def test_a_response_that_has_begun_waits_as_long_as_it_takes() -> None:
     await operations.start(None)
 
     async def wait_for_slot() -> None:
-        async with operations.slots.acquire_for_stream():
+        async with operations.slots.slot(is_refusable=False):
             pass
 
     waiting = asyncio.create_task(wait_for_slot())

@@ -143,7 +143,9 @@ class Listing:
                     records: list[Record] = await anext(chunks, [])
                 while records:
                     yield await self._complete(query, records)
-                    async with heavy_queries.acquire_for_stream() if is_heavy else nullcontext():
+                    async with (
+                        heavy_queries.slot(is_refusable=False) if is_heavy else nullcontext()
+                    ):
                         records = await anext(chunks, [])
 
     async def _window(self, page: Page) -> tuple[Window, Timestamp | None]:

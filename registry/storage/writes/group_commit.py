@@ -160,13 +160,11 @@ class GroupCommit:
         """
         writers = (self._writers.get(key, group) for key in request.records)
         other = next((one for one in writers if one is not group), None)
-        self._claim_free(other or group, request)
+        writer = other or group
+        free = request.records - self._writers.keys()
+        self._writers.update(dict.fromkeys(free, writer))
+        writer.claims |= free
         return other
-
-    def _claim_free(self, group: _Group, request: WriteRequest) -> None:
-        free = [key for key in request.records if key not in self._writers]
-        self._writers.update(dict.fromkeys(free, group))
-        group.claims.update(free)
 
     def _end(self, group: _Group) -> None:
         """Free the claims of a group, and let those that wait for it continue."""

@@ -1,7 +1,7 @@
 """The unit of work: loads records, applies writes to them in memory, and stores the result."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import replace
 from functools import partial
 
@@ -37,7 +37,6 @@ from registry.storage.records import (
     tracked_fields,
 )
 from registry.storage.writes.id_allocation import Counters
-from registry.storage.writes.idempotency import new_result, replayed
 from registry.storage.writes.identity_map import IdentityMap, RecordKey, rejection, store
 from registry.storage.writes.link_periods import LinkHistories
 from registry.storage.writes.unique_values import NoId, UniqueValues
@@ -46,6 +45,8 @@ from registry.storage.writes.write_requests import (
     RequestOutcome,
     WriteRequest,
     WriteResult,
+    new_result,
+    replayed,
     values_to_load,
 )
 
@@ -138,7 +139,15 @@ class UnitOfWork:
         values["_id"] |= optional_ids
         is_alone = all(request.is_alone for request in requests)
         limit = 0 if is_alone else len(values["_id"]) + _MAX_MEMBERS
-        records = await self._find(resource, values, fields, limit)
+        conditions = [{name: id_condition(list(ids))} for name, ids in values.items() if ids]
+        if not conditions:
+            return []
+        query = {"$or": conditions} if len(conditions) > 1 else conditions[0]
+        records = await self._transaction.find(
+            resource.collection, query, projection(fields), limit=limit
+        )
+        if limit and len(records) == limit:
+            raise TransactionConflict
         if optional_ids:
             records = [
                 one
@@ -153,28 +162,6 @@ class UnitOfWork:
                     raise TransactionConflict from error
                 raise
             self._records.load(resource.type, some)
-        return records
-
-    async def _find(
-        self,
-        resource: ResourceType,
-        values: Mapping[str, set[int]],
-        fields: tuple[str, ...],
-        limit: int,
-    ) -> list[Record]:
-        """Return the records in which a field has one of its values.
-
-        Raises TransactionConflict if they are as many as the limit, unless it is 0.
-        """
-        conditions = [{name: id_condition(list(ids))} for name, ids in values.items() if ids]
-        if not conditions:
-            return []
-        query = {"$or": conditions} if len(conditions) > 1 else conditions[0]
-        records = await self._transaction.find(
-            resource.collection, query, projection(fields), limit=limit
-        )
-        if limit and len(records) == limit:
-            raise TransactionConflict
         return records
 
     async def apply(self, request: WriteRequest) -> list[WriteResult]:

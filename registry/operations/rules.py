@@ -5,7 +5,7 @@ The service may be writing during a repair: what it has written since the snapsh
 
 import reprlib
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
@@ -13,15 +13,14 @@ from operator import itemgetter
 from typing import Any
 
 import bson
-from bson.int64 import Int64
 from marshmallow import ValidationError
 from motor.motor_asyncio import AsyncIOMotorClientSession, AsyncIOMotorCollection
-from pymongo import ASCENDING, UpdateOne
+from pymongo import ASCENDING
 from pymongo.errors import OperationFailure
 
-from registry.model.attributes import Attribute, utc_text
+from registry.model.attributes import Attribute
 from registry.model.graph import Graph, TrackedLink, tracked_links
-from registry.model.implicit_attributes import AUTHORSHIP, SINCE, UNTIL
+from registry.model.implicit_attributes import SINCE, UNTIL
 from registry.model.record import ID, TEXT_BLOCK, VERSION, Record
 from registry.model.resource_type import Link, ResourceType
 from registry.storage import (
@@ -123,21 +122,15 @@ class CounterIsAhead(Rule):
         """Yield the violation if the counter is missing, not an integer, or less."""
         name = self._resource.type
         counter = await self._database.counters.find_one({ID: name}, session=session) or {}
-        greatest = await greatest_id(self._records, session)
-        last = counter.get("seq")
-        if (last is None and not greatest) or (
-            isinstance(last, int) and not isinstance(last, bool) and last >= greatest
-        ):
-            return
-        reason = f"{shown(last)} is not an integer from {greatest} up, the greatest id"
-        yield Violation(f"counters/{name}", None, reason)
+        greatest, last = await greatest_id(self._records, session), counter.get("seq", 0)
+        if not isinstance(last, int) or last < greatest:
+            reason = f"{shown(last)} is not an integer from {greatest} up, the greatest id"
+            yield Violation(f"counters/{name}", None, reason)
 
     async def repair(self, _: Sequence[Violation]) -> None:
         """Raise the counter to the greatest id, in one step with what services add to it."""
-        last = {"$convert": {"input": "$seq", "to": "long", "onError": 0, "onNull": 0}}
-        update = {"seq": {"$max": [last, await greatest_id(self._records)]}}
-        query = {ID: self._resource.type}
-        await self._database.counters.update_one(query, [{"$set": update}], upsert=True)
+        update = {"$max": {"seq": await greatest_id(self._records)}}
+        await self._database.counters.update_one({ID: self._resource.type}, update, upsert=True)
 
 
 class IndexesAreComplete(Rule):
@@ -167,18 +160,16 @@ class IndexesAreComplete(Rule):
 class RecordsAreValid(Rule):
     """Records have the form that their type declares, and values that requests may set.
 
-    Those that were stored before the collection had a validator, or without it, may not.
+    Those that were stored without the validator of the collection may not; an operator repairs
+    them.
     """
 
     async def violations(self, session: AsyncIOMotorClientSession) -> AsyncIterator[Violation]:
         """Yield the records that MongoDB would refuse, then those with other invalid values."""
         query = {"$nor": [{"$jsonSchema": record_schema(self._resource)}]}
         async for record in self._records.find(query, session=session):
-            invalid = invalid_fields(self._resource, record)
-            fixed = dict(self._fixed(record, invalid))
-            stored = {name: record.get(name) for name in (ID, *fixed)}
-            reason = "; ".join(invalid.values())
-            yield Violation(self._resource.collection, record[ID], reason, (stored, fixed))
+            reason = "; ".join(invalid_fields(self._resource, record).values())
+            yield Violation(self._resource.collection, record[ID], reason)
         names = self._resource.attribute_names - self._resource.computed.keys()
         attributes = {name: self._resource.attributes[name] for name in names}
         async for records in scan(self._records, {}, (ID,), session, names):
@@ -190,23 +181,6 @@ class RecordsAreValid(Rule):
                 ]
                 if defects:
                     yield Violation(self._resource.collection, record[ID], "; ".join(defects))
-
-    def _fixed(self, record: Record, invalid: Iterable[str]) -> Iterator[tuple[str, Any]]:
-        """Yield the invalid fields that can be repaired, and their values after that."""
-        for name in invalid:
-            value = record.get(name)
-            if name == VERSION:
-                yield name, 0
-            elif name in AUTHORSHIP and isinstance(value, datetime):
-                yield name, utc_text(value.replace(tzinfo=UTC))
-            elif name != ID and isinstance(value, float) and value.is_integer():
-                yield name, Int64(value)
-
-    async def repair(self, violations: Sequence[Violation]) -> None:
-        """Store the version 0, times as text, and integers as such, unless changed since."""
-        fixes = [one.value for one in violations if one.value]
-        if updates := [UpdateOne(stored, {"$set": fixed}) for stored, fixed in fixes if fixed]:
-            await self._records.bulk_write(updates)
 
 
 class ComputedFieldsAreRight(Rule):
@@ -312,8 +286,7 @@ class TargetsExist(Rule):
         stages: list[Record] = [
             {"$match": {field: {"$ne": None}}},
             {"$lookup": {**targets, "localField": field}},
-            # An array would find the targets of its elements.
-            {"$match": {"$or": [{"found": []}, {field: {"$type": "array"}}]}},
+            {"$match": {"found": []}},
             {"$sort": {field: ASCENDING, ID: ASCENDING}},
             {"$project": {field: True}},
         ]

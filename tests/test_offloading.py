@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 
-import pytest
-
 from registry.offloading import MAX_INLINE_BYTES, MAX_INLINE_OBJECTS, in_chunks, offload, pause
 
 
@@ -42,15 +40,6 @@ async def test_only_what_is_large_is_computed_in_a_thread() -> None:
         await offload(threading.current_thread, size=MAX_INLINE_BYTES + 1, limit=MAX_INLINE_BYTES)
         is thread
     )
-
-
-@pytest.mark.parametrize("size", [1, MAX_INLINE_OBJECTS + 1])
-async def test_an_error_is_raised_to_the_caller(size: int) -> None:
-    def fail() -> None:
-        raise ValueError("wrong")
-
-    with pytest.raises(ValueError, match="wrong"):
-        await offload(fail, size=size)
 
 
 async def test_the_event_loop_continues_during_a_large_computation() -> None:

@@ -45,18 +45,6 @@ def test_a_new_file_does_not_follow_a_waiting_link(tmp_path: Path, precious: Pat
     assert path.read_bytes() == b"secret"
 
 
-@needs_root
-def test_a_new_file_is_not_that_of_another_user(tmp_path: Path) -> None:
-    path = tmp_path / "registry.backup"
-    waiting = path.with_name(f"{path.name}.partial")
-    waiting.write_bytes(b"")
-    os.chown(waiting, OTHER_USER, OTHER_USER)
-    with new_file(path) as file:
-        file.write(b"secret")
-    assert (path.stat().st_uid, mode(path)) == (0, 0o600)
-    assert waiting.read_bytes() == b""
-
-
 def test_the_first_of_two_new_files_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "registry.backup"
     late = new_file(path)

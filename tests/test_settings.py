@@ -121,12 +121,6 @@ def error_line(
     return output.err
 
 
-@pytest.mark.parametrize("name", ["--public-url", "--cors-origin"])
-def test_an_invalid_port_is_shown_in_its_url(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    line = error_line([name, "https://app.example.com:99999"], {}, capsys)
-    assert line.startswith(f"registry: {name}: 'https://app.example.com:99999' is not a")
-
-
 def test_tokens_are_required_by_default_from_other_hosts() -> None:
     loopback = ("127.0.0.1", "127.8.9.1", "::1", "localhost")
     others = (
@@ -191,9 +185,6 @@ def test_a_repeatable_flag_has_several_values_and_its_variable_separates_them_by
 def test_each_value_of_a_repeated_flag_is_validated(capsys: pytest.CaptureFixture[str]) -> None:
     assert "'b:1'" in error_line(["--allowed-host=a", "--allowed-host=b:1"], {}, capsys)
     assert "REGISTRY_ALLOWED_HOST: " in error_line([], {"REGISTRY_ALLOWED_HOST": "a,"}, capsys)
-
-
-def test_the_last_of_repeated_flags_counts() -> None:
     assert parse_settings(["--port=80", "--port=81"], {}).port == 81
 
 

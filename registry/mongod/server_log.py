@@ -13,9 +13,6 @@ from registry.private_files import new_file, open_private
 
 _MAX_BYTES = 16 * 2**20
 
-_OLD_FILES = 2
-"""`mongod.log.1`, the newer one, and `mongod.log.2`."""
-
 _FORMAT = re.compile(r"version(?:: \"| value ')(\d+\.\d+)")
 """The format in the errors of mongod: that of the stored document, or, from 8.0, of its version."""
 
@@ -28,7 +25,7 @@ _BUILD_INFO = 23403
 
 
 class Log:
-    """A file to which a program appends, and of which older contents are kept in further files."""
+    """A file to which a program appends, and of which older contents are kept in another file."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file
@@ -93,10 +90,7 @@ class Log:
         """
         if os.fstat(self.file.fileno()).st_size < _MAX_BYTES:
             return
-        for number in range(_OLD_FILES, 1, -1):
-            with suppress(OSError):
-                Path(f"{self}.{number - 1}").replace(f"{self}.{number}")
-        with suppress(OSError), new_file(Path(f"{self}.1")) as old:
+        with suppress(OSError), new_file(Path(f"{self}.1"), replaces=True) as old:
             self.file.seek(0)
             shutil.copyfileobj(self.file, old)
         self.file.truncate(0)

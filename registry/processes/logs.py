@@ -90,29 +90,26 @@ class StderrHandler(logging.StreamHandler):  # type: ignore[type-arg] # not gene
         super().__init__(*(stream or [_unbuffered_stderr()]))
         self.setFormatter(_JsonFormatter() if log_format == "json" else _LineFormatter(_LINE))
         # By the name of the logger, the level, and the message template.
-        self._ends: dict[tuple[str, int, str], float] = {}
         self._counts = Counter[tuple[str, int, str]]()
+        self._period_end = 0.0
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write the record unless too many of its kind were written in this period."""
         if record.exc_info or record.name == ACCESS_LOG:
             super().emit(record)
             return
+        if record.created >= self._period_end:
+            counts, self._counts = self._counts, Counter()
+            self._period_end = record.created + _PERIOD_SECONDS
+            for kind, count in counts.items():
+                if (omitted := count - _MAX_REPEATS) > 0:
+                    self._note(kind, f"{omitted} lines like `%s` were omitted")
         kind = record.name, record.levelno, str(record.msg)
-        if self._ends.get(kind, 0.0) <= record.created:
-            self._end_periods(record.created)
-            self._ends[kind] = record.created + _PERIOD_SECONDS
         self._counts[kind] += 1
         if self._counts[kind] <= _MAX_REPEATS:
             super().emit(record)
         elif self._counts[kind] == _MAX_REPEATS + 1:
             self._note(kind, "More lines like `%s` are omitted for up to %g s", _PERIOD_SECONDS)
-
-    def _end_periods(self, now: float) -> None:
-        for kind in [kind for kind, end in self._ends.items() if end <= now]:
-            del self._ends[kind]
-            if (omitted := self._counts.pop(kind) - _MAX_REPEATS) > 0:
-                self._note(kind, f"{omitted} lines like `%s` were omitted")
 
     def _note(self, kind: tuple[str, int, str], text: str, *args: object) -> None:
         name, level, template = kind

@@ -316,15 +316,6 @@ async def test_an_unwritable_directory_is_rejected(place: str, tmp_path: Path) -
     assert "REGISTRY_DATA_DIR" in message
 
 
-@pytest.mark.slow
-async def test_corrupt_data_is_reported(tmp_path: Path) -> None:
-    await start_and_stop(tmp_path)
-    (tmp_path / "mongodb" / "WiredTiger.turtle").write_text("garbage")
-    message = await start_error(tmp_path)
-    assert "WiredTiger.turtle: fatal turtle file read error" in message
-    assert str(tmp_path / "mongod.log") in message
-
-
 @pytest.mark.parametrize(
     ("script", "reason"),
     [

@@ -73,7 +73,7 @@ def contents(path: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in path.parent.iterdir()}
 
 
-def test_a_full_log_is_moved_and_at_most_three_files_are_kept(path: Path) -> None:
+def test_a_full_log_is_moved_and_at_most_two_files_are_kept(path: Path) -> None:
     log = Log.open(path)
     with log.file, path.open("ab", buffering=0) as mongod:
         for number in range(5):
@@ -84,7 +84,6 @@ def test_a_full_log_is_moved_and_at_most_three_files_are_kept(path: Path) -> Non
     assert contents(path) == {
         "mongod.log": b"5",
         "mongod.log.1": b"4444444444",
-        "mongod.log.2": b"3333333333",
     }
 
 

@@ -6,9 +6,7 @@ import re
 import resource
 import shlex
 import socket
-import sys
 from contextlib import ExitStack
-from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
@@ -29,17 +27,6 @@ from tests.system.service import (
 
 OPEN = ("--auth", "off")
 
-WITHOUT_IPV6 = """
-import errno, os, socket, registry.__main__
-class Socket(socket.socket):
-    def __init__(self, family=socket.AF_INET, *arguments, **options):
-        if family == socket.AF_INET6:
-            raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
-        super().__init__(family, *arguments, **options)
-socket.socket = Socket
-registry.__main__.main()
-"""
-
 
 def status(url: str, **headers: str) -> int:
     with urlopen(Request(url, headers=headers), timeout=TIMEOUT) as response:  # noqa: S310 - http
@@ -55,18 +42,6 @@ def test_data_survives_a_restart(start: Start) -> None:
     assert second.names() == ["Grace"]
     second.request("/persons", person("Ada"))
     assert second.names() == ["Grace", "Ada"]
-
-
-def test_the_service_prints_its_urls_in_one_line(start: Start, mongodb_uri: str) -> None:
-    service = start("--host", "localhost", mongodb_uri=mongodb_uri)
-    line = service.announcement
-    assert re.fullmatch(
-        rf"Registry ready: page {service.url}/, API {service.url}/persons, "
-        rf"Swagger UI {service.url}/api/swagger/ .*\n",
-        line,
-    )
-    assert service.request("/persons")["meta"] == {"count": 0}
-    assert service.stop() == (0, "")
 
 
 def test_more_connections_are_served_than_open_files(start: Start, mongodb_uri: str) -> None:
@@ -177,11 +152,3 @@ def test_prints_a_visitable_address(host: str, shown: str, start: Start, mongodb
     assert ("It listens on all addresses" in service.announcement) is (host != shown)
     assert (host in service.announcement) is (host == shown)
     assert status(f"{service.url}/persons") == 200
-
-
-@pytest.mark.slow
-def test_a_machine_without_ipv6_is_reported_in_one_line(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", WITHOUT_IPV6, "--data-dir", str(tmp_path), "--host", "::"]
-    message = error_message(command, environment())
-    assert "cannot listen on :: port 0 (Address family not supported by protocol)" in message
-    assert "--host" in message

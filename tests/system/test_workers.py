@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import sys
@@ -68,8 +69,11 @@ def create_persons(service: Service, count: int) -> list[int]:
 
 def test_workers_share_data_and_print_their_urls_once(start: Start) -> None:
     service = start(*TWO)
-    line = service.announcement
-    assert line.startswith(f"Registry ready: page {service.url}/, API ")
+    url = service.url
+    assert re.fullmatch(
+        rf"Registry ready: page {url}/, API {url}/persons, Swagger UI {url}/api/swagger/ .*\n",
+        service.announcement,
+    )
     assert len(workers_of(service)) == listener_count(service) == 2
     mongod = service.mongod
     assert len(set(create_persons(service, 40))) == 40

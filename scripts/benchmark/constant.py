@@ -6,7 +6,7 @@ import sys
 
 from aiohttp import web
 
-from benchmark.serving import serve
+from benchmark.processes import serve
 from registry.protocol import MEDIA_TYPE
 
 

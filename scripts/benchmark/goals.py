@@ -151,8 +151,8 @@ def _latencies_at_scale(results: Results, size: str) -> Iterator[Goal]:
 
 
 def _overloads(results: Results) -> Iterator[Goal]:
-    for one in (each for each in results.overloads if each.subject == SERVICE):
-        text = f"{TITLES[one.workload]}, three times the load that the service can answer: "
+    for one in results.overloads:
+        text = f"{TITLES[one.workload]}, more requests than the service can answer: "
         yield _at_least(f"{text}rate", _MIN_RATE_UNDER_OVERLOAD, one.rate / one.capacity)
         recovery, reached = f"{one.recovery:.1f} s", one.recovery <= _MAX_RECOVERY
         yield Goal(f"{text}recovery", f"≤ {_MAX_RECOVERY:g} s", recovery, reached)

@@ -1,12 +1,9 @@
-"""How small requests fare next to large ones, and what abandoned streams leave in memory."""
+"""How small requests fare next to large ones."""
 
 from __future__ import annotations
 
 import asyncio
-import socket
-import struct
 import time
-from urllib.parse import urlsplit
 
 import orjson
 
@@ -16,7 +13,7 @@ from benchmark.data import fill, give_all_to
 from benchmark.load import Load
 from benchmark.processes import Server, all_cores
 from benchmark.rounds import Plan
-from benchmark.samples import AbandonedStreams, LoopLag, Part, Percentiles, Results
+from benchmark.samples import LoopLag, Part, Percentiles, Results
 from benchmark.testbed import Testbed
 from benchmark.workloads import OWNER, Workload, large_workloads
 
@@ -37,17 +34,11 @@ _PROBES = {
 _PAUSE_SECONDS = 0.005
 """The pause after each small request."""
 
-_ROUNDS, _CLIENTS = 20, 50
-_READ_BYTES = 8_192
-_ABANDONED = "/persons?include=computers"
-
 
 async def measure_isolation(testbed: Testbed, persons: int, plan: Plan, results: Results) -> None:
-    """Probe the service, on one core, under each large workload, then abandon streams."""
+    """Probe the service, on one core, under each large workload."""
     database = "isolation"
     await fill(testbed.database(database), persons)
-    async with testbed.service(database, all_cores()[:1]) as server:
-        results.abandoned.append(await _abandon_streams(server))
     computers = await give_all_to(testbed.database(database), OWNER)
     # The log has lines for requests that are not valid.
     service = testbed.service(database, all_cores()[:1], errors=asyncio.subprocess.DEVNULL)
@@ -99,31 +90,3 @@ def _show(one: LoopLag) -> None:
         f"read p99 {one.read.p99:,.1f} ms, write p99 {one.write.p99:,.1f} ms",
         flush=True,
     )
-
-
-async def _abandon_streams(server: Server) -> AbandonedStreams:
-    """Return how much memory the service has kept after rounds of clients that disconnect."""
-    async with open_client(server) as client:
-        for _ in range(100):
-            await client.send(Request("GET", f"/persons/{OWNER}?include=computers"))
-    before = server.memory
-    for number in range(1, _ROUNDS + 1):
-        await asyncio.gather(*(_abandon(server.url) for _ in range(_CLIENTS)))
-        await server.wait_until_idle()
-        growth = server.memory - before
-        print(
-            f"{Part.ISOLATION}, round {number} of abandoned streams: {growth / 2**20:,.1f} MiB",
-            flush=True,
-        )
-    return AbandonedStreams(_ABANDONED, _ROUNDS, _CLIENTS, growth)
-
-
-async def _abandon(url: str) -> None:
-    """Request a stream, read its beginning, and reset the connection."""
-    address = urlsplit(url)
-    reader, writer = await asyncio.open_connection(address.hostname, address.port)
-    writer.write(f"GET {_ABANDONED} HTTP/1.1\r\nHost: {address.netloc}\r\n\r\n".encode())
-    await reader.readexactly(_READ_BYTES)
-    client: socket.socket = writer.get_extra_info("socket")
-    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    writer.transport.abort()

@@ -24,7 +24,7 @@ from benchmark.naive_documents import (
     respond,
     respond_with,
 )
-from benchmark.serving import serve
+from benchmark.processes import serve
 
 TOTAL = web.AppKey("total", int)
 """The number of persons at the start: the server does not count them for each page."""

@@ -6,26 +6,22 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from urllib.parse import urlsplit
 
 from aiohttp import ClientSession, ClientTimeout
 
-from benchmark import open_loop
-from benchmark.client import Request, open_client
+from benchmark import load
+from benchmark.client import open_client
 from benchmark.data import fill
-from benchmark.open_loop import OpenLoop
+from benchmark.load import Load
 from benchmark.processes import Server, all_cores
 from benchmark.rounds import Plan
-from benchmark.samples import CONSTANT, SERVICE, Overload, Part, Results
+from benchmark.samples import Overload, Part, Results
 from benchmark.testbed import Testbed
 from benchmark.workloads import Workload, comparison_workloads
 
 _WORKLOADS = ("read", "update")
 
-_CAPACITY_CONNECTIONS, _CAPACITY_RATE = 256, 1e6
-"""With a rate that nothing can answer, each connection always has a request in progress."""
-
-_CONNECTIONS, _FACTOR = 2_000, 3
+_CAPACITY_CONNECTIONS, _CONNECTIONS = 256, 2_000
 
 _PAUSE_SECONDS = 0.01
 """Between the reads that observe the latency."""
@@ -38,10 +34,7 @@ _NORMAL = 2.0
 
 
 async def measure_overload(testbed: Testbed, persons: int, plan: Plan, results: Results) -> None:
-    """Put the service, on one core, under three times the load that it can answer.
-
-    Then the constant server, which shows what so many connections cost without the service.
-    """
+    """Send the service, on one core, requests on eight times the connections that it needs."""
     database = "overload"
     await fill(testbed.database(database), persons)
     # The log has a line for each refusal.
@@ -49,45 +42,31 @@ async def measure_overload(testbed: Testbed, persons: int, plan: Plan, results: 
     async with service as server:
         async with open_client(server) as client:
             workloads = await comparison_workloads(client, persons, testbed.new_directory())
-            body = await client.send(Request("GET", "/persons/1"))
         for name in _WORKLOADS:
-            results.overloads.append(await _measure(SERVICE, server, workloads[name], plan))
-    async with testbed.reference(all_cores()[:1], "benchmark.constant") as server:
-        async with open_client(server) as client:
-            await client.send(Request("PUT", "/", body))
-        results.overloads.append(await _measure(CONSTANT, server, workloads["read"], plan))
+            results.overloads.append(await _measure(server, workloads[name], plan))
 
 
-async def _measure(subject: str, server: Server, workload: Workload, plan: Plan) -> Overload:
-    address, seconds = urlsplit(server.url), 5 * plan.seconds
-
-    def load(connections: int, rate: float) -> OpenLoop:
-        host, port = address.hostname or "", address.port or 0
-        return OpenLoop(host, port, str(workload.file), connections, rate, seconds)
-
-    limit = await open_loop.run(load(_CAPACITY_CONNECTIONS, _CAPACITY_RATE), plan.cores)
-    capacity = limit.succeeded / limit.seconds
+async def _measure(server: Server, workload: Workload, plan: Plan) -> Overload:
+    seconds = 5 * plan.seconds
+    capacity = Load(_CAPACITY_CONNECTIONS, seconds, 1, plan.cores)
+    at_limit = await load.measure(server.url, workload, capacity)
     async with _observed_latencies(server.url) as latencies:
         await asyncio.sleep(plan.seconds)
         normal = sorted(latency for _, latency in latencies)[len(latencies) * 99 // 100]
-        overloading = asyncio.create_task(
-            open_loop.run(load(_CONNECTIONS, _FACTOR * capacity), plan.cores)
-        )
+        beyond = Load(_CONNECTIONS, seconds, 2, plan.cores)
+        overloading = asyncio.create_task(load.run(server.url, workload, beyond))
         await asyncio.sleep(seconds / 2)  # connections, and what they buffer, take memory first
         before = server.memory
-        outcome = await overloading
-        growth, end = server.memory - before, time.perf_counter() - outcome.drain_seconds
+        report = await overloading
+        growth, end = server.memory - before, time.perf_counter()
         await asyncio.sleep(_RECOVERY_SECONDS)
     slow = [sent for sent, latency in latencies if latency > _NORMAL * normal and sent > end]
     result = Overload(
-        subject,
         workload.name,
-        capacity,
-        outcome.succeeded / outcome.seconds,
-        outcome.refused,
-        limit.failed + outcome.failed,
-        outcome.withheld,
-        outcome.p99,
+        at_limit.rate,
+        1e6 * (report["requests"] - report["status"]) / report["microseconds"],
+        report["status"],
+        at_limit.failed + sum(report[name] for name in ("connect", "read", "write", "timeout")),
         growth,
         max(slow, default=end) - end,
     )

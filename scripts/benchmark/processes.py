@@ -1,15 +1,20 @@
-"""The server processes that the benchmark starts, each pinned to given cores."""
+"""The server processes that the benchmark starts, each pinned to given cores, on uvloop."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import re
+import socket
+import ssl
 import sys
 from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+import uvloop
+from aiohttp import web
 
 _STOP_SECONDS = 60.0
 
@@ -130,3 +135,26 @@ async def run_server(
             await asyncio.wait_for(process.wait(), _STOP_SECONDS)
         except TimeoutError:
             process.kill()
+
+
+def serve(app: web.Application, certificate: str | None = None, key: str | None = None) -> None:
+    """Listen on a free port, print the URL, and serve until a signal.
+
+    certificate, key: the files for TLS; None for plain HTTP.
+    """
+    tls = None
+    if certificate is not None:
+        tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        tls.load_cert_chain(certificate, key)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        scheme = "https" if tls else "http"
+        print(f"{scheme}://127.0.0.1:{listener.getsockname()[1]}", flush=True)
+        web.run_app(
+            app,
+            sock=listener,
+            ssl_context=tls,
+            access_log=None,
+            print=None,
+            shutdown_timeout=1,
+            loop=uvloop.new_event_loop(),
+        )

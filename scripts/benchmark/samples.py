@@ -76,16 +76,6 @@ class LoopLag:
 
 
 @dataclass(frozen=True)
-class AbandonedStreams:
-    """Rounds of clients that begin to read a collection and disconnect. memory: growth in bytes."""
-
-    path: str
-    rounds: int
-    clients: int
-    memory: int
-
-
-@dataclass(frozen=True)
 class Latencies:
     """The latency of requests in milliseconds. failed: those without a response of status 2xx."""
 
@@ -120,24 +110,18 @@ class Neighbour:
 
 @dataclass(frozen=True)
 class Overload:
-    """More requests than a server can answer.
+    """More requests than the service can answer.
 
-    subject: the server. capacity, rate: successful requests per second at its limit, and beyond it.
-    refused, failed: requests with a response of status 503 and the error `overloaded`, and with any
-    other or none.
-    withheld: requests that were due while all connections waited for a response. p99: latency of
-    the successful ones, in milliseconds. memory: growth in the second half, in bytes. recovery:
-    seconds from the last request of the load to the last slow response.
+    capacity, rate: successful requests per second at its limit, and beyond it. refused: responses
+    with an error. failed: requests without a response. memory: growth in the second half, in
+    bytes. recovery: seconds from the last request of the load to the last slow response.
     """
 
-    subject: str
     workload: str
     capacity: float
     rate: float
     refused: int
     failed: int
-    withheld: int
-    p99: float
     memory: int
     recovery: float
 
@@ -171,7 +155,6 @@ class Results:
     samples: list[Sample] = field(default_factory=list)
     full_lists: list[FullList] = field(default_factory=list)
     loop_lags: list[LoopLag] = field(default_factory=list)
-    abandoned: list[AbandonedStreams] = field(default_factory=list)
     neighbours: list[Neighbour] = field(default_factory=list)
     overloads: list[Overload] = field(default_factory=list)
     followers: list[Followers] = field(default_factory=list)

@@ -137,7 +137,7 @@ class CsvTable:
             return [str(record["_id"]) for record in records]
         attribute = self._graph[column.type].readable[column.field]
         if isinstance(attribute, ComputedText):
-            values = attribute.compute_all(records)
+            values = [attribute.compute(record) for record in records]
         else:
             values = [attribute.to_json(record.get(column.field)) for record in records]
         if isinstance(attribute, Text):

@@ -125,7 +125,8 @@ class Cursors:
                 raise ValueError(name)
             pairs = zip(self.order, values, strict=True) if values else ()
             return tuple(
-                None if value is None else key.attribute.from_cursor(value) for key, value in pairs
+                key.attribute.stored_null if value is None else key.attribute.from_cursor(value)
+                for key, value in pairs
             )
         except (ValueError, TypeError, ValidationError) as error:
             reason = "is not a cursor of this collection in this order"

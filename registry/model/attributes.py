@@ -3,7 +3,7 @@
 import datetime
 import decimal
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, ClassVar
 
@@ -237,13 +237,7 @@ class ComputedText(Text):
 
     def compute(self, record: Mapping[str, Any]) -> str:
         """Return the text for a record; missing parts are empty."""
-        (text,) = self.compute_all([record])
-        return text
-
-    def compute_all(self, records: Sequence[Mapping[str, Any]]) -> list[str]:
-        """Return the text for each record, in a third of the time that `compute` takes for many."""
-        parts = [[record.get(part) or "" for record in records] for part in self.parts]
-        return list(map(" ".join, zip(*parts, strict=True)))
+        return " ".join(record.get(part) or "" for part in self.parts)
 
 
 class Boolean(Attribute):

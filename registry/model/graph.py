@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from marshmallow import Schema, ValidationError
+from marshmallow import Schema
 
-from registry.model.attributes import Attribute, ComputedText, Enumeration, Text
+from registry.model.attributes import Attribute, Text
 from registry.model.implicit_attributes import (
     AUTHORSHIP,
     BEGINNING,
@@ -133,7 +133,12 @@ def _check_names(resource_type: ResourceType, relationships: Sequence[str]) -> N
 
 def _check_attributes(resource_type: ResourceType) -> None:
     for name, attribute in resource_type.attributes.items():
-        if defect := _defect(attribute, resource_type) or _further_defect(attribute):
+        defect = None
+        if attribute.unique and not attribute.can_be_unique:
+            defect = "is unique, so it must be writable and must not have a default"
+        elif not (attribute.required or attribute.nullable) and attribute.load_default is None:
+            defect = "must be required or nullable, or have a default"
+        if defect and name not in resource_type.computed:
             raise InvalidDeclaration(f"attribute {resource_type.type}.{name} {defect}")
 
 
@@ -145,43 +150,6 @@ def _check_indexes(resource_type: ResourceType) -> None:
             "another for each unique attribute; allowed are "
             f"{_MAX_INDEXES - _UNDECLARED_INDEXES}"
         )
-
-
-def _defect(attribute: object, resource_type: ResourceType) -> str | None:
-    """Return why the declaration of an attribute cannot work, or None if it can."""
-    if not isinstance(attribute, Attribute):
-        kind = type(attribute).__name__
-        return f"is a {kind}: declare it with a type of registry.model.attributes"
-    if isinstance(attribute, ComputedText):
-        parts = [resource_type.attributes.get(part) for part in attribute.parts]
-        if all(isinstance(part, Text) and not isinstance(part, ComputedText) for part in parts):
-            return None
-        return f"is computed from {', '.join(attribute.parts)}, which must all be text attributes"
-    if isinstance(attribute, Enumeration):
-        values = attribute.values
-        if not values or len(set(values)) < len(values):
-            return "must have at least one value, and no value twice"
-    if attribute.required and attribute.dump_only:
-        return "is required, but requests must not contain read-only attributes"
-    return None if attribute.required else _default_defect(attribute)
-
-
-def _further_defect(attribute: Attribute) -> str | None:
-    if attribute.unique and not attribute.can_be_unique:
-        return "is unique, so it must be writable and must not have a default"
-    if isinstance(attribute, CopiedText) and attribute.metadata["example"] is None:
-        return f"copies {attribute.source} of {attribute.end}, which must be a text attribute"
-    return None
-
-
-def _default_defect(attribute: Attribute) -> str | None:
-    if attribute.load_default is None:
-        return None if attribute.nullable else "must be required or nullable, or have a default"
-    try:
-        attribute.deserialize(attribute.to_json(attribute.load_default))
-    except ValidationError as error:
-        return f"has an invalid default: {' '.join(map(str, error.messages))}"
-    return None
 
 
 def _check_links(resources: Iterable[ResourceType]) -> None:

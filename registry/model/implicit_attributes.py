@@ -173,12 +173,6 @@ class PeriodBound(DateTime):
     def to_json(self, value: datetime.datetime | None) -> str | None:
         return None if value == self.stored_null else super().to_json(value)
 
-    def to_cursor(self, value: Any) -> Any:
-        return super().to_json(value)
-
-    def from_cursor(self, value: Any) -> datetime.datetime:
-        return super().from_json(value)
-
 
 class Moment(PeriodBound):
     """The moment at which periods are in force. It is no attribute, only filters name it."""

@@ -114,7 +114,7 @@ class ResourceType:
     @cached_property
     def attributes(self) -> Mapping[str, Attribute]:
         """The declared attributes by name, in the order of declaration."""
-        return cast("Mapping[str, Attribute]", self.schema().fields)  # the graph checks it
+        return cast("Mapping[str, Attribute]", self.schema().fields)  # as declared
 
     @cached_property
     def attribute_names(self) -> frozenset[str]:

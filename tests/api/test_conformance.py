@@ -17,7 +17,6 @@ from yarl import URL
 
 from registry.http.views.all_types import FeedView
 from registry.http.views.document_view import DocumentView
-from registry.jsonapi.sorting import BY_ID, END, Cursors
 from tests.support import (
     ATOMIC,
     COMPUTER,
@@ -140,14 +139,10 @@ async def test_unknown_parameters_are_rejected(fleet: Api, database: Database) -
 
 
 PAGED = "/persons?include=computers"
-CURSOR = Cursors("person", BY_ID).encode(END)
 
 REFUSED = [
     *(f"/persons?filter[{name}]=1" for name in ("password", "version", "_id", "$where", "id][$gt")),
-    *(f"/persons?filter[{name}]=x" for name in ("last_name][regex", "id", "created_at", "")),
-    *(f"/persons?filter[{name}]=1" for name in ("computers.owner", "computers.serial][has")),
     *(f"/computers?filter[owner.{name}]=x" for name in ("nickname", "password", "computers")),
-    *(f"/persons?filter={value}" for value in ("", "{}", "[" * 1000, '[{"$or":[]}]')),
     *(
         f"/persons?sort={name}"
         for name in (
@@ -158,10 +153,6 @@ REFUSED = [
     ),
     *(f"/computers?sort=owner.{name}" for name in ("password", "", "computers.serial")),
     *(f"/persons?page[{name}]=1" for name in ("", "offset", "size][x", "Size", "before")),
-    *(f"/persons?page[{one}" for one in ("size]=0", "number]=01", "after]=x", "after]=W10")),
-    f"/persons?page[after]={CURSOR}&page[number]=1",
-    *("/persons?page[number]=1&page[total]=1", "/persons?page=1"),
-    "/persons?page[computers][size]=1",
     *(f"{PAGED}&page[{path}][size]=1" for path in ("owner", "computer", "computers.", "")),
     *(f"{PAGED}&page[computers]{more}" for more in ("[number]=1", "=1", "[size]=0", "[size]=x")),
     "/persons?include=computers.owner&page[computers.owner][size]=1",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import urlencode
 
 import pytest
 from marshmallow import Schema
@@ -408,46 +408,62 @@ async def test_every_documented_parameter_value_is_accepted(api: Api) -> None:
     await api.computer(owner=await api.person())
     for path, method, operation in operations():
         if method == "get":
-            url = path.replace("{id}", "1")
-            for parameter in map(resolve, operation["parameters"]):
-                for query in [] if parameter["in"] != "query" else queries(parameter):
-                    async with api.client.get(f"{url}?{query}") as response:
-                        assert response.status == 200, (query, await response.text())
+            described = [
+                one for one in map(resolve, operation["parameters"]) if one["in"] == "query"
+            ]
+            for sent in requests(pair for one in described for pair in values(one)):
+                url = f"{path.replace('{id}', '1')}?{urlencode(sent)}"
+                async with api.client.get(url) as response:
+                    assert response.status == 200, (url, await response.text())
 
 
-def queries(parameter: Any) -> Iterator[str]:
-    """Yield queries with each value of a parameter, and with the parameters it requires."""
+def requests(pairs: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
+    """Return queries that together have every value of every parameter."""
+    combined: list[dict[str, str]] = []
+    for name, value in pairs:
+        for query in combined:
+            # A size requires the path in `include`, so it goes with all paths, which come first.
+            if name not in query:
+                query[name] = value
+                break
+        else:
+            combined.append({name: value})
+    return combined
+
+
+def values(parameter: Any) -> Iterator[tuple[str, str]]:
+    """Yield each value of a parameter, by the name it is sent with."""
     name, schema = parameter["name"], parameter["schema"]
-    required = {"page[total]": "&page[number]=1"}.get(name, "")
-    if match := re.fullmatch(r"page\[(.+)\]\[size\]", name):
-        required = f"&include={match[1]}"
     if name == "filter":
         assert schema == {"type": "string"}
         first, *others = [one["value"] for one in parameter["examples"].values()]
         assert first == ""  # prefilled
         assert others
-        yield from (f"filter={quote(one)}" for one in others)
-        condition = json.dumps({"name": "id", "op": "eq", "val": 1})
-        yield f'filter=[{condition},{{"not":{condition}}}]'
+        conditions = [condition for one in others for condition in json.loads(one)]
+        yield name, json.dumps([*conditions, {"not": conditions[0]}])
     elif name == "sort":
         fields = re.findall(r"`([^`]+)`", parameter["description"].partition("Fields: ")[2])
         assert fields
         for value in [*fields, *(f"-{field}" for field in fields), ",".join(fields[1:3])]:
             assert re.search(schema["pattern"], value)
-            yield f"{name}={value}"
+            yield name, value
     elif operators := re.findall(r"`([^`]+)`", parameter["description"].partition("operator: ")[2]):
         operand = sample(schema["items"])
-        value = str(operand).lower()
-        yield f"{name}={value}"
+        field, value = name.removeprefix("filter[").removesuffix("]"), str(operand).lower()
+        yield name, value
+        operands = {"null": True, "in": [operand]}
+        conditions = [
+            {"name": field, "op": operator, "val": operands.get(operator, operand)}
+            for operator in operators
+        ]
+        yield "filter", json.dumps(conditions)
         for operator in operators:
-            yield f"{name}[{operator}]={'true' if operator == 'null' else value}"
-            operands = {"null": True, "in": [operand]}
-            field = name.removeprefix("filter[").removesuffix("]")
-            comparison = {"name": field, "op": operator, "val": operands.get(operator, operand)}
-            yield f"filter={quote(json.dumps([comparison]))}"
-    elif name not in {"page[after]", "page[before]"}:  # tests/api/test_paging.py tests cursors
-        values = schema.get("items", {}).get("enum") or [sample(schema.get("items", schema))]
-        yield f"{name}={','.join(map(str, values)).lower()}{required}"
+            yield f"{name}[{operator}]", "true" if operator == "null" else value
+    elif name == "page[total]":
+        yield from {"page[number]": "1", name: "true"}.items()
+    elif name not in {"page[after]", "page[before]", "page[number]"}:  # tests/api/test_paging.py
+        each = schema.get("items", {}).get("enum") or [sample(schema.get("items", schema))]
+        yield name, ",".join(map(str, each)).lower()
 
 
 def sample(schema: Any) -> Any:

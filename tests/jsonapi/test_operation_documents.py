@@ -139,12 +139,6 @@ def test_a_document_is_loaded_or_rejected_with_pointers(document: Any) -> None:
         assert 0 < len(operations) == len(document[OPERATIONS]) <= 3
 
 
-@given(st.binary(max_size=50))
-def test_random_bytes_are_rejected(body: bytes) -> None:
-    with pytest.raises(MalformedDocument):
-        load_operations(body, GRAPH)
-
-
 @pytest.mark.parametrize(("sent", "status", "pointer"), INVALID)
 def test_an_invalid_operation_is_rejected_with_a_pointer(
     sent: Any, status: int, pointer: str

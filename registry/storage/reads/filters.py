@@ -11,11 +11,7 @@ from registry.jsonapi.filtering import AllOf, AnyOf, Condition, Filter, Not, Rel
 from registry.model.attributes import Operator
 from registry.model.record import ID, TEXT_BLOCK
 from registry.model.resource_type import ResourceType
-from registry.storage.mongo.read_commands import (
-    Command,
-    aggregate_command,
-    find_command,
-)
+from registry.storage.mongo.read_commands import aggregate_command, find_command
 from registry.storage.reads.snapshot import Snapshot
 from registry.storage.records import Stage, searched_names
 from registry.storage.text_blocks import (
@@ -49,9 +45,6 @@ searching all blocks would take longer than reading a page in the order of an in
 
 _MAX_SEARCHES = 4
 """Searches per request: each reads all text blocks of a type."""
-
-_MAX_PART_LENGTH = 128
-"""Folded characters that blocks are searched for; the filter itself compares all."""
 
 _OUTSIDE_BLOCKS = {TEXT_BLOCK: {"$in": [None, NO_BLOCK]}}
 """The query for records outside blocks."""
@@ -176,35 +169,29 @@ class TextSearch:
         if not condition.value or not self._searches_left or not is_searched:
             return None
         self._searches_left -= 1
-        name, part = condition.stored_name, fold(condition.value)[:_MAX_PART_LENGTH]
-        sample = [{"$sample": {"size": _SAMPLED_BLOCKS}}, *_id_stages(name, part, _MAX_SAMPLED_IDS)]
-        if len(await self._snapshot.run(self._search_blocks(sample))) == _MAX_SAMPLED_IDS:
+        name, part = condition.stored_name, fold(condition.value)
+        blocks, sampled = collection_of(self._resource), {"$sample": {"size": _SAMPLED_BLOCKS}}
+        sample = aggregate_command(blocks, [sampled, *_id_stages(name, part, _MAX_SAMPLED_IDS)])
+        if len(await self._snapshot.run(sample)) == _MAX_SAMPLED_IDS:
             return None
-        searched = self._search_blocks(
-            [*_id_stages(name, part, _MAX_CANDIDATES + 1), self._outside_count()]
-        )
-        found = await self._snapshot.run(searched)
+        stages = [*_id_stages(name, part, _MAX_CANDIDATES + 1), self._outside_count()]
+        found = await self._snapshot.run(aggregate_command(blocks, stages))
         ids: list[Any] = [each["id"] for each in found if "id" in each]
         outside = sum(each.get("outside", 0) for each in found[-1:])
         if len(ids) > _MAX_CANDIDATES or outside > _MAX_OUTSIDE:
             return None
         if outside:
-            others = await self._snapshot.run(self._search_outside(condition))
-            ids += [record[ID] for record in others]
+            query, shown = {**_OUTSIDE_BLOCKS, **to_query(condition)}, {ID: True}
+            limit = _MAX_CANDIDATES + 1
+            command = find_command(self._resource.collection, query, shown, limit=limit)
+            ids += [record[ID] for record in await self._snapshot.run(command)]
         return ids if len(ids) <= _MAX_CANDIDATES else None
-
-    def _search_blocks(self, stages: list[Stage]) -> Command:
-        return aggregate_command(collection_of(self._resource), stages)
 
     def _outside_count(self) -> Stage:
         """Return the stage that appends how many records are outside blocks, if there are any."""
         limit, count = {"$limit": _MAX_OUTSIDE + 1}, {"$count": "outside"}
         stages: list[Stage] = [{"$match": _OUTSIDE_BLOCKS}, limit, count]
         return {"$unionWith": {"coll": self._resource.collection, "pipeline": stages}}
-
-    def _search_outside(self, condition: Condition) -> Command:
-        query = {**_OUTSIDE_BLOCKS, **to_query(condition)}
-        return find_command(self._resource.collection, query, {ID: True}, limit=_MAX_CANDIDATES + 1)
 
 
 def _id_stages(name: str, part: str, limit: int) -> list[Stage]:

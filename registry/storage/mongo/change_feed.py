@@ -1,12 +1,14 @@
-"""The change feed: what was committed to the resources of all types, in the order of commits.
+"""Change streams of MongoDB, and the change feed of all types in the order of the commits.
 
-Clients keep positions in it as opaque strings.
+Clients keep positions in the feed as opaque strings.
 """
 
 import logging
+import re
 import struct
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from hashlib import sha256
 from itertools import groupby
@@ -15,6 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from bson.codec_options import CodecOptions
 from bson.timestamp import Timestamp
+from motor.motor_asyncio import AsyncIOMotorClientSession
 from pymongo.errors import OperationFailure, PyMongoError
 
 from registry.jsonapi.change_events import ChangedRecord
@@ -27,16 +30,115 @@ from registry.model.record import LAST_WRITE, Record
 from registry.model.resource_type import ResourceType
 from registry.offloading import in_chunks
 from registry.storage.errors import InvalidPosition, PositionExpired, Unavailable
-from registry.storage.mongo.change_streams import (
-    ChangeEvent,
-    ChangeStream,
-    ChangesUnavailable,
-    Events,
-)
 from registry.storage.mongo.mongo_client import Database, reason_of
+from registry.storage.mongo.read_commands import aggregate_command
 from registry.storage.records import Stage, invalid_fields
 
 _log = logging.getLogger("registry")
+
+_OPEN_MILLISECONDS = 10_000
+"""The time limit to open a cursor, which first finds its place among all changes."""
+
+_TOKEN = re.compile("82([0-9A-F]{8})([0-9A-F]{8})")
+"""The beginning of a resume token: the type of a timestamp, its seconds and its counter."""
+
+
+class ChangesUnavailable(Exception):
+    """The changes after a time cannot be read."""
+
+
+class ChangeStream:
+    """The events of a collection, or of the whole database.
+
+    The change streams of the driver do not report how far MongoDB has read; its replies do.
+
+    collection: None for all. stages: of the pipeline, which select events and their fields.
+    batch_size: events per reply. is_open: whether a cursor continues after the last reply; callers
+    unset it if they have lost events.
+    """
+
+    def __init__(
+        self, database: Database, collection: str | None, stages: list[Stage], batch_size: int
+    ) -> None:
+        self.is_open = False
+        self._database = database
+        self._target: str | int = 1 if collection is None else collection
+        self._namespace = "$cmd.aggregate" if collection is None else collection
+        self._stages = stages
+        self._batch_size = batch_size
+        self._session: AsyncIOMotorClientSession | None = None
+        self._cursor = 0
+
+    async def read(self, after: Timestamp, milliseconds: int) -> tuple[Sequence[Record], Timestamp]:
+        """Return the events of the next reply, and the time up to which MongoDB has read.
+
+        after: the time of what was read before, where a new cursor begins. milliseconds: how long
+        MongoDB waits for an event. Raises ChangesUnavailable, or PyMongoError; then no cursor is
+        open.
+        """
+        command: dict[str, Any] = {
+            "getMore": self._cursor,
+            "collection": self._namespace,
+            "batchSize": self._batch_size,
+            "maxTimeMS": milliseconds,
+        }
+        if not self.is_open:
+            if self._session is None:  # a cursor can be read only in the session that has opened it
+                client = self._database.client
+                self._session = await client.start_session(causal_consistency=False)
+            stages = [{"$changeStream": {"startAtOperationTime": _next(after)}}, *self._stages]
+            command = aggregate_command(
+                self._target,
+                stages,
+                self._batch_size,
+                readConcern={"level": "majority"},
+                maxTimeMS=_OPEN_MILLISECONDS,
+            )
+        self.is_open = False
+        reply = await self._database.command(
+            command, codec_options=self._database.codec_options, session=self._session
+        )
+        cursor = reply["cursor"]
+        self._cursor = cursor["id"]
+        time = _time_of(reply, after)
+        self.is_open = True
+        return cursor.get("nextBatch", cursor.get("firstBatch", ())), time
+
+    async def close(self) -> None:
+        """Close the cursor, in MongoDB too."""
+        self.is_open = False
+        session, self._session = self._session, None
+        cursor, self._cursor = self._cursor, 0
+        if session is None:
+            return
+        try:
+            if cursor:
+                command = {"killCursors": self._namespace, "cursors": [cursor]}
+                with suppress(PyMongoError):  # MongoDB closes cursors that are not used for a while
+                    await self._database.command(command, session=session)
+        finally:
+            await session.end_session()
+
+
+def _time_of(reply: Mapping[str, Any], after: Timestamp) -> Timestamp:
+    """Return how far a reply has read: all events up to this time are in it, or in earlier ones.
+
+    Resume tokens are documented to be strings of hexadecimal digits in the order of the events, but
+    not that they begin with the time, in MongoDB's KeyString format. So a token that does not, or
+    with a time that cannot be, raises ChangesUnavailable.
+    """
+    latest: Timestamp = reply["operationTime"]
+    digits = _TOKEN.match(str(reply["cursor"]["postBatchResumeToken"]["_data"]))
+    if digits:
+        time = Timestamp(*(int(half, 16) for half in digits.groups()))
+        if after <= time <= max(_next(after), latest):
+            return min(time, latest)
+    raise ChangesUnavailable
+
+
+def _next(time: Timestamp) -> Timestamp:
+    return Timestamp(time.time, time.inc + 1)
+
 
 _VERBS = {
     "insert": Verb.ADD,
@@ -88,24 +190,26 @@ class ChangeFeed:
         if not self._stream.is_open:
             self._incomplete = None
         try:
-            reply = await self._next_reply()
-            events = list(reply.events)
+            wait = _CHECK_MILLISECONDS if self._incomplete else _WAIT_MILLISECONDS
+            events, time = await self._stream.read(self.time, wait)
+            further: Sequence[Record] = ()
             if events:
-                reply = await self._next_reply(_CHECK_MILLISECONDS)
-                events += reply.events
+                further, time = await self._stream.read(self.time, _CHECK_MILLISECONDS)
         except ChangesUnavailable as error:
             raise Unavailable from error
         except PyMongoError as error:
+            if isinstance(error, OperationFailure) and error.code == _HISTORY_LOST:
+                raise PositionExpired from error
             _log.warning("The change feed waits for MongoDB: %s", reason_of(error))
             raise Unavailable from error
         self._stream.is_open = False  # until the events are in commits
-        commits = await self._commits(events)
+        commits = await self._commits([*events, *further])
         # Only the end of what has happened is certainly not within a transaction.
-        self._incomplete = commits.pop() if reply.events else None
+        self._incomplete = commits.pop() if further else None
         if commits:
             self.time = commits[-1].time
-        if not reply.events:
-            self.time = max(self.time, _before(reply.time))
+        if not further:
+            self.time = max(self.time, _before(time))
         self._stream.is_open = True
         return [one for one in commits if one.changes]
 
@@ -113,17 +217,7 @@ class ChangeFeed:
         """Close the change stream."""
         await self._stream.close()
 
-    async def _next_reply(self, milliseconds: int = _WAIT_MILLISECONDS) -> Events:
-        try:
-            return await self._stream.read(
-                self.time, _CHECK_MILLISECONDS if self._incomplete else milliseconds
-            )
-        except OperationFailure as error:
-            if error.code == _HISTORY_LOST:
-                raise PositionExpired from error
-            raise
-
-    async def _commits(self, events: Sequence[ChangeEvent]) -> list[Commit]:
+    async def _commits(self, events: Sequence[Record]) -> list[Commit]:
         """Return the commits of events; the first may continue the incomplete one."""
         commits = [self._incomplete] if self._incomplete else []
         async for some in in_chunks(events):
@@ -134,7 +228,7 @@ class ChangeFeed:
                 commits[-1].changes.extend(change for change in changes if change)
         return commits
 
-    def _changed_record(self, event: ChangeEvent) -> ChangedRecord | None:
+    def _changed_record(self, event: Record) -> ChangedRecord | None:
         """Return what an event tells of a resource; None if that is nothing."""
         resource, id_ = self._resources[event["ns"]["coll"]], event["documentKey"]["_id"]
         if not isinstance(id_, int):

@@ -24,7 +24,7 @@ from pymongo.errors import (
 from registry.capacity import POSITIONS
 from registry.model.record import ID
 from registry.storage.mongo.batching import Batcher
-from registry.storage.mongo.change_streams import ChangeStream, ChangesUnavailable
+from registry.storage.mongo.change_feed import ChangeStream, ChangesUnavailable
 from registry.storage.mongo.read_commands import (
     Command,
     ReadCommands,

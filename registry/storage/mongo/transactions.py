@@ -138,9 +138,6 @@ been idle when it is ended. A process that is alive runs its transaction again."
 _SEARCH_SECONDS = 5.0
 """The time limit of a search, with its pause."""
 
-_Transaction: TypeAlias = tuple[Any, int, int]
-"""The id of the session, the number of the transaction, and how long it was active (us)."""
-
 
 class OrphanedTransactions:
     """Ends idle transactions of all registry services that use this MongoDB as the same user.
@@ -176,27 +173,22 @@ class OrphanedTransactions:
                 sessions = [{"id": session} for session, _, _ in orphaned]
                 await self._admin.command("killSessions", sessions)
 
-    async def _open_transactions(self) -> set[_Transaction]:
-        """Return the transactions that are open and execute no command."""
+    async def _open_transactions(self) -> set[tuple[Any, int, int]]:
+        """Return the transactions that are open and execute no command.
+
+        Each with the id of the session, its number, and how long it was active (us).
+        """
+        idle = {"type": "idleSession", "appName": APP_NAME, "transaction": {"$exists": True}}
         stages: list[dict[str, Any]] = [
             {"$currentOp": {"allUsers": False, "idleSessions": True}},
-            {
-                "$match": {
-                    "type": "idleSession",
-                    "appName": APP_NAME,
-                    "transaction": {"$exists": True},
-                }
-            },
+            {"$match": idle},
         ]
         found = await self._admin.aggregate(stages).to_list(None)
-        return {
-            (
-                each["lsid"]["id"],
-                each["transaction"]["parameters"]["txnNumber"],
-                each["transaction"]["timeActiveMicros"],
-            )
-            for each in found
-        }
+        ids = (each["lsid"]["id"] for each in found)
+        transactions = [each["transaction"] for each in found]
+        numbers = (one["parameters"]["txnNumber"] for one in transactions)
+        active = (one["timeActiveMicros"] for one in transactions)
+        return set(zip(ids, numbers, active, strict=True))
 
 
 Callback: TypeAlias = Callable[[Transaction], Awaitable[_Result]]

@@ -6,7 +6,7 @@ used, as nginx, Caddy and load balancers send them; `Forwarded` (RFC 7239) is no
 
 import re
 from functools import lru_cache
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from ipaddress import ip_address, ip_network
 from urllib.parse import quote, urlsplit
 
 from aiohttp import hdrs, web
@@ -62,19 +62,31 @@ def encoded_target(request: web.BaseRequest) -> str:
     return quote(_STRAY_PERCENT.sub("%25", target), _SAFE, errors="surrogateescape")
 
 
-class TrustedProxies:
-    """The reverse proxies whose `X-Forwarded` headers are used.
+class Addresses:
+    """The addresses in requests, for the settings of a service.
 
-    networks: their addresses. public_url: the base URL under which clients reach the service; None
-    for the host that a request names, which was checked.
+    Allowed as its host are every IP address, `localhost`, and the names in the settings: `host`,
+    `public_url` and `allowed_host`. Otherwise, a page in a browser could read a registry on
+    localhost under a name of the page's own site, whose address its owner changes to 127.0.0.1 (DNS
+    rebinding). Ports are not compared: forwarded ports and containers change them.
     """
 
-    def __init__(
-        self, networks: tuple[IPv4Network | IPv6Network, ...], public_url: str | None = None
-    ) -> None:
-        self._networks = networks
-        self._public_url = public_url
+    def __init__(self, settings: Settings) -> None:
+        self._networks, self._public_url = settings.trusted_proxy, settings.public_url
+        public = urlsplit(settings.public_url or "").hostname or ""
+        names = {"localhost", settings.host, public, *settings.allowed_host}
+        self._names = frozenset(name.lower() for name in names)
         self._trusts = lru_cache(_MAX_ADDRESSES)(self._is_in_networks)
+        # Errors are not cached, so that clients cannot displace the hosts in use.
+        self._check_authority = lru_cache(_MAX_CACHED)(self._check_new_authority)
+
+    def check_host(self, request: web.BaseRequest) -> None:
+        """Raise MalformedRequest, or MisdirectedRequest for a host that is not allowed."""
+        host = request.headers.get(hdrs.HOST)
+        # Nearly all requests need no more than this header, which is the fastest to read.
+        if host is None or self._networks or not request.raw_path.startswith("/"):
+            host = self.authority(request)
+        self._check_authority(host)
 
     def client_address(self, request: web.BaseRequest) -> str:
         """Return the IP address of the client, "" if the connection is closed already.
@@ -143,37 +155,7 @@ class TrustedProxies:
             return False
         return any(parsed in network for network in self._networks)
 
-
-class AllowedHosts:
-    """Rejects requests for other hosts than those of the service (RFC 9110, 7.4).
-
-    Otherwise, a page in a browser could read a registry on localhost under a name of the page's own
-    site, whose address its owner changes to 127.0.0.1 (DNS rebinding).
-
-    Allowed are every IP address, since rebinding takes a name, `localhost`, and the names in the
-    settings: `host`, `public_url` and `allowed_host`. Ports are not compared: forwarded ports and
-    containers change them, and the name decides alone.
-    """
-
-    def __init__(self, settings: Settings, proxies: TrustedProxies) -> None:
-        public = urlsplit(settings.public_url or "").hostname or ""
-        names = {"localhost", settings.host, public, *settings.allowed_host}
-        self._names = frozenset(name.lower() for name in names)
-        self._proxies = proxies
-        self._has_proxies = bool(settings.trusted_proxy)
-        # Errors are not cached, so that clients cannot displace the hosts in use.
-        self.check_authority = lru_cache(_MAX_CACHED)(self._check_authority)
-
-    def check(self, request: web.BaseRequest) -> None:
-        """Raise MalformedRequest or MisdirectedRequest unless the host is allowed."""
-        host = request.headers.get(hdrs.HOST)
-        # Nearly all requests need no more than this header, which is the fastest to read.
-        if host is None or self._has_proxies or not request.raw_path.startswith("/"):
-            host = self._proxies.authority(request)
-        self.check_authority(host)
-
-    def _check_authority(self, authority: str) -> None:
-        """Check a host with or without a port; raises as `check` does."""
+    def _check_new_authority(self, authority: str) -> None:
         match = _AUTHORITY.fullmatch(authority)
         if not match:
             raise MalformedRequest("The host that the request names is not valid.")

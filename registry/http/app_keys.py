@@ -6,7 +6,7 @@ from typing import Any
 
 from aiohttp import web
 
-from registry.http.addresses import AllowedHosts, TrustedProxies
+from registry.http.addresses import Addresses
 from registry.http.cors import Cors
 from registry.http.followers import Followers
 from registry.jsonapi.error_types import ServiceUnavailable
@@ -93,7 +93,6 @@ CORS = web.AppKey("cors", Cors)
 DEADLINES = web.AppKey("deadlines", Deadlines)
 FOLLOWERS = web.AppKey("followers", Followers)
 GRAPH = web.AppKey("graph", Graph)
-HOSTS = web.AppKey("hosts", AllowedHosts)
 LINKAGE = web.AppKey("linkage", Coalescer[tuple[tuple[bytes, str], Snapshot]])
 """The documents of whole linkage that are being built, with what they were read from, by URL."""
 
@@ -101,6 +100,6 @@ LIMITS = web.AppKey("limits", Limits)
 NOTICE = web.AppKey("notice", str)
 """What is reported when the service is ready, beside its URLs; may be empty."""
 
-PROXIES = web.AppKey("proxies", TrustedProxies)
+ADDRESSES = web.AppKey("addresses", Addresses)
 REPOSITORY = web.AppKey("repository", Repository)
 SETTINGS = web.AppKey("settings", Settings)

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from aiohttp import hdrs, web
 
-from registry.http.addresses import CHANGES_PATH, OPERATIONS_PATH, AllowedHosts, TrustedProxies
-from registry.http.app_keys import CORS, HOSTS, LIMITS, PROXIES, SETTINGS, Limits
+from registry.http.addresses import CHANGES_PATH, OPERATIONS_PATH, Addresses
+from registry.http.app_keys import ADDRESSES, CORS, LIMITS, SETTINGS, Limits
 from registry.http.cors import Cors
 from registry.http.request_body import defer_continue
 from registry.http.responses import common_headers, request_id
@@ -24,8 +24,7 @@ def new_application(settings: Settings, limits: Limits, cors: Cors) -> web.Appli
     """Return an application without routes, with all that its server needs."""
     app = web.Application()
     app[SETTINGS], app[LIMITS], app[CORS] = settings, limits, cors
-    app[PROXIES] = TrustedProxies(settings.trusted_proxy, settings.public_url)
-    app[HOSTS] = AllowedHosts(settings, app[PROXIES])
+    app[ADDRESSES] = Addresses(settings)
     app.on_response_prepare.append(_add_headers)
     return app
 

@@ -3,14 +3,13 @@
 import zlib
 from collections.abc import Callable, Mapping
 from functools import cache
-from hashlib import sha256
 from mimetypes import guess_type
 from pathlib import Path
 
 from aiohttp import hdrs, web
 
 from registry.http.app_keys import SETTINGS
-from registry.http.request_headers import GZIP_SUFFIX
+from registry.http.request_headers import make_etag
 from registry.jsonapi.content_negotiation import accepts_gzip
 from registry.offloading import MAX_INLINE_BYTES, offload
 
@@ -34,7 +33,6 @@ POLICY = {
 """Prevents a page from loading from other hosts, contacting them, or being framed by them."""
 
 _INDEX = "index.html"
-_DIGEST_DIGITS = 24
 
 
 def compresses(request: web.Request, size: int) -> bool:
@@ -101,8 +99,7 @@ class StaticFiles:
 
     def __init__(self, load: Callable[[], Mapping[str, bytes]]) -> None:
         self._load = cache(load)
-        self._compressed: dict[str, bytes] = {}
-        self._tags: dict[str, str] = {}
+        self._bodies: dict[tuple[str, bool], tuple[bytes, str]] = {}  # and their entity tags
 
     async def get(self, request: web.Request) -> web.Response:
         """Respond with the file that `path` of the route names, or the page without one.
@@ -114,22 +111,20 @@ class StaticFiles:
         content = self._load().get(path)
         if content is None:
             raise web.HTTPNotFound(headers=POLICY)
-        if path not in self._tags:
-            self._tags[path] = sha256(content).hexdigest()[:_DIGEST_DIGITS]
         is_compressed = compresses(request, len(content))
-        tag = f'"{self._tags[path]}{GZIP_SUFFIX if is_compressed else ""}"'
+        key = path, is_compressed
+        if key not in self._bodies:
+            # Compressed once, as the largest takes 60 ms, and needs no token.
+            body = await gzipped(content, zlib.Z_BEST_COMPRESSION) if is_compressed else content
+            self._bodies[key] = body, f'"{make_etag(body)}"'
+        body, tag = self._bodies[key]
         headers = {**POLICY, hdrs.ETAG: tag}
         if tag in request.headers.get(hdrs.IF_NONE_MATCH, ""):
             return web.Response(status=304, headers=headers)
-        type_ = guess_type(path or _INDEX)[0] or "text/plain"
-        response = web.Response(body=content, content_type=type_, headers=headers)
         if is_compressed:
-            # Once, as the largest takes 60 ms, and needs no token.
-            if path not in self._compressed:
-                self._compressed[path] = await gzipped(content, zlib.Z_BEST_COMPRESSION)
-            response.body = self._compressed[path]
-            response.headers[hdrs.CONTENT_ENCODING] = GZIP
-        return response
+            headers[hdrs.CONTENT_ENCODING] = GZIP
+        type_ = guess_type(path or _INDEX)[0] or "text/plain"
+        return web.Response(body=body, content_type=type_, headers=headers)
 
 
 async def _compressed(compressor: "zlib._Compress", piece: bytes, mode: int) -> bytes:

@@ -11,7 +11,7 @@ from multidict import CIMultiDict
 from registry import storage
 from registry.access.principal import InvalidToken, KeysUnavailable, redact
 from registry.http.addresses import UI_PATH
-from registry.http.app_keys import PROXIES
+from registry.http.app_keys import ADDRESSES
 from registry.http.responses import common_headers, request_id
 from registry.jsonapi import error_types as errors
 from registry.jsonapi.documents import encode_errors, path_of
@@ -69,7 +69,7 @@ def log_error(request: web.BaseRequest, error: Exception) -> ApiErrors:
     if is_denied and isinstance(request, web.Request):
         # A text of its own, as of lines with the same one the log omits some.
         text = "%s %.160a %s from %s -> %d %.160a"
-        sender.append(request.app[PROXIES].client_address(request))
+        sender.append(request.app[ADDRESSES].client_address(request))
     _log.log(
         logging.ERROR if reported.status >= 500 and not is_stop else logging.INFO,
         text,

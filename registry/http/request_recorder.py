@@ -11,8 +11,8 @@ from aiohttp import hdrs, web
 
 from registry.http import ACCESS_LOG
 from registry.http.access_control import PRINCIPAL
-from registry.http.addresses import TrustedProxies
-from registry.http.responses import NoResponse, request_id, trace_id
+from registry.http.addresses import Addresses
+from registry.http.responses import request_id, trace_id
 from registry.metrics import REQUESTS, Sample
 
 NO_ROUTE = "none"
@@ -44,18 +44,16 @@ def _text(value: object) -> str:
 
 
 class RequestRecorder:
-    """Observes the time of each request. proxies: for the access log; None if it is off."""
+    """Observes the time of each request. addresses: for the access log; None if it is off."""
 
-    def __init__(self, proxies: TrustedProxies | None) -> None:
-        self._proxies = proxies
+    def __init__(self, addresses: Addresses | None) -> None:
+        self._addresses = addresses
         self._samples: dict[_Key, Sample] = {}
 
     def record(
         self, request: web.BaseRequest, response: web.StreamResponse | None, seconds: float
     ) -> None:
         """Record a request. response: None if it was not sent as a whole."""
-        if response.__class__ is NoResponse:
-            response = None
         try:  # isinstance is slow for an abstract class such as BaseRequest
             resource = request.match_info.route.resource  # type: ignore[attr-defined] # of Request
         except (AssertionError, AttributeError):  # it was refused before any routing
@@ -65,7 +63,7 @@ class RequestRecorder:
         if sample is None:
             sample = self._sample(key)
         REQUESTS.observe(sample, seconds)
-        if self._proxies is None:
+        if self._addresses is None:
             return
         principal, sent = request.get(PRINCIPAL), request.writer.output_size
         # Only streams send anything before their end, and they begin with this status.
@@ -80,7 +78,7 @@ class RequestRecorder:
             "milliseconds": round(seconds * 1_000, 3),
             "bytes": sent,
             "client": principal.id if principal else None,
-            "remote": self._proxies.client_address(request) or None,
+            "remote": self._addresses.client_address(request) or None,
         }
         _log.info(Entry(fields))
 

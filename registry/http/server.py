@@ -17,7 +17,7 @@ from aiohttp.http import HttpVersion10, HttpVersion11
 from cryptography import x509
 
 from registry.http.addresses import HEALTH_PATHS
-from registry.http.app_keys import CORS, HOSTS, LIMITS, PROXIES
+from registry.http.app_keys import ADDRESSES, CORS, LIMITS
 from registry.http.compression import compress
 from registry.http.connection import Connection
 from registry.http.cors import FETCH_SITE
@@ -58,7 +58,7 @@ class Runner(web.ServerRunner):
         self, app: web.Application, *, shutdown_timeout: float = 60.0, access_log: bool = False
     ) -> None:
         self._app = app
-        self._http_server = _Server(app, RequestRecorder(app[PROXIES] if access_log else None))
+        self._http_server = _Server(app, RequestRecorder(app[ADDRESSES] if access_log else None))
         self._limits = app[LIMITS]
         self._listening: dict[socket.socket, asyncio.Server] = {}
         self._finish_seconds = shutdown_timeout
@@ -148,7 +148,7 @@ class _Server(web.Server):
 
     def __init__(self, app: web.Application, recorder: RequestRecorder) -> None:
         super().__init__(self._handle, handler_cancellation=True)
-        self._limits, self._hosts, self._cors = app[LIMITS], app[HOSTS], app[CORS]
+        self._limits, self._addresses, self._cors = app[LIMITS], app[ADDRESSES], app[CORS]
         self._recorder = recorder
         self._is_stopping = False
 
@@ -224,7 +224,7 @@ class _Server(web.Server):
         if size > self._limits.fields_bytes:
             raise HeaderFieldsTooLarge(self._limits.fields_bytes)
         try:
-            self._hosts.check(request)
+            self._addresses.check_host(request)
             if FETCH_SITE in request.headers:
                 self._cors.check(request)
         except ApiError:

@@ -14,11 +14,12 @@ from aiohttp import ClientPayloadError, web
 
 from registry.access.principal import Principal
 from registry.http.access_control import PRINCIPAL
-from registry.http.addresses import TrustedProxies
-from registry.http.app_keys import PROXIES
+from registry.http.addresses import Addresses
+from registry.http.app_keys import ADDRESSES
 from registry.http.request_recorder import Entry
 from registry.http.responses import DocumentResponse
 from registry.http.server import Runner
+from registry.settings import Settings
 from tests.http.conftest import (
     PATIENT_LIMITS,
     SECONDS,
@@ -62,7 +63,8 @@ async def respond(request: web.Request) -> web.StreamResponse:
 @pytest.fixture
 async def client() -> AsyncIterator[Client]:
     app = new_app(respond, "/persons/{id}", replace(PATIENT_LIMITS, arrival_seconds=1.0))
-    app[PROXIES] = TrustedProxies((ip_network("127.0.0.1"),))
+    settings = Settings(trusted_proxy=(ip_network("127.0.0.1"),), allowed_host=("h",))
+    app[ADDRESSES] = Addresses(settings)
     async with Client(LoggingServer(app)) as client:
         yield client
 

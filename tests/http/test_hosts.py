@@ -12,8 +12,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
-from registry.http.addresses import AllowedHosts, TrustedProxies
-from registry.http.app_keys import HOSTS
+from registry.http.addresses import Addresses
+from registry.http.app_keys import ADDRESSES
 from registry.settings import Settings
 from tests.http.conftest import Client, exchange, new_app
 
@@ -32,13 +32,14 @@ def serve(start_app: Callable[[web.Application], Awaitable[Client]]) -> Serve:
     """Serve what the service knows of a request: its origin, and the address of its client."""
 
     async def serve(settings: Settings) -> Client:
-        proxies = TrustedProxies(settings.trusted_proxy)
+        addresses = Addresses(settings)
 
         async def handle(request: web.Request) -> web.Response:
-            return web.Response(text=f"{proxies.origin(request)} {proxies.client_address(request)}")
+            known = addresses.origin(request), addresses.client_address(request)
+            return web.Response(text=" ".join(known))
 
         app = new_app(handle)
-        app[HOSTS] = AllowedHosts(settings, proxies)
+        app[ADDRESSES] = addresses
         return await start_app(app)
 
     return serve
@@ -208,4 +209,4 @@ async def test_a_proxy_cannot_forward_another_host_than_those_of_the_service(ser
 def test_the_addresses_of_an_ipv6_network_are_one_client(address: str, network: str) -> None:
     transport = Mock(**{"get_extra_info.return_value": ("127.0.0.1", 4711)})
     request = make_mocked_request("GET", "/", {"X-Forwarded-For": address}, transport=transport)
-    assert TrustedProxies(TRUSTED.trusted_proxy).client_network(request) == network
+    assert Addresses(TRUSTED).client_network(request) == network

@@ -9,7 +9,7 @@ from aiohttp import hdrs, web
 
 from registry.compound import resolve
 from registry.http.access_control import AUTHENTICATOR, PRINCIPAL, bearer_token
-from registry.http.app_keys import DEADLINES, GRAPH, PROXIES, REPOSITORY
+from registry.http.app_keys import ADDRESSES, DEADLINES, GRAPH, REPOSITORY
 from registry.http.compression import GZIP, compresses, gzipped
 from registry.http.request_body import read_body
 from registry.http.request_headers import (
@@ -157,12 +157,12 @@ class DocumentView(web.View):
     @property
     def url(self) -> str:
         """The absolute URL as requested."""
-        return self.app[PROXIES].url(self.request)
+        return self.app[ADDRESSES].url(self.request)
 
     @property
     def client(self) -> str:
         """The network of the client, for the slots that it occupies."""
-        return self.app[PROXIES].client_network(self.request)
+        return self.app[ADDRESSES].client_network(self.request)
 
     async def options(self) -> web.Response:
         """Respond with the methods of this path in `Allow` (RFC 9110, 9.3.7)."""

@@ -16,7 +16,7 @@ from registry.http.addresses import (
     UI_PATH,
     without_trailing_slash,
 )
-from registry.http.app_keys import GRAPH, PROXIES, REPOSITORY
+from registry.http.app_keys import ADDRESSES, GRAPH, REPOSITORY
 from registry.http.compression import PAGE
 from registry.http.responses import DocumentResponse
 from registry.jsonapi.authorization import Requirement, readable_with
@@ -75,7 +75,7 @@ class EntryPointView(ReadOnlyView):
         check_accept(accept)
         reject_parameters(self.request.query)
         app = self.request.app
-        root = app[PROXIES].url(self.request)
+        root = app[ADDRESSES].url(self.request)
         base = root.removesuffix(ROOT_PATH)
         meta = {
             "collections": {one.type: base + path_of(one) for one in app[GRAPH].values()},

@@ -18,9 +18,8 @@ from registry.storage.errors import BulkheadFull
 class Bulkhead:
     """Limits how many operations of one class are in progress; others wait, in order of arrival.
 
-    As a context manager, it raises BulkheadFull if `queue` others wait already, or after `seconds`
-    of waiting. A caller that is cancelled leaves the queue. name: that of the class in metrics and,
-    with blanks, in errors.
+    BulkheadFull is raised if `queue` others wait already, or after `seconds` of waiting. A caller
+    that is cancelled leaves the queue. name: in metrics and, with blanks, in errors.
 
     Where a client determines how long its slots are occupied, the caller names it. A client gets
     another slot only while it has fewer than are free: at most half of all, the next at most half

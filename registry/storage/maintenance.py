@@ -77,7 +77,7 @@ class Maintenance:
         self._task = asyncio.create_task(self._run())
 
     async def catch_up(self) -> None:
-        """Wait until everything is complete that `prepare` has left for the background."""
+        """Wait until what `prepare` has left for the background is complete."""
         await self._has_caught_up.wait()
 
     async def close(self) -> None:
@@ -87,10 +87,7 @@ class Maintenance:
             await asyncio.wait([self._task])
 
     async def recompute_for(self, resource: ResourceType, query: Query) -> None:
-        """Compute fields that external writers have left out, where filters or the order name them.
-
-        Raises Unavailable.
-        """
+        """Compute the missing fields that filters or the order name. Raises Unavailable."""
         named = {field for part in query.filters for field in filtered_fields(part, resource)}
         for key in query.order:
             target = key.relationship and self._graph[key.relationship.target]

@@ -61,9 +61,8 @@ _ATTEMPTS = 3
 class Repository:
     """The resources of one database.
 
-    capacity: the limits of queries and of requests in progress. bulkheads: callers enter
-    `large_bodies`, `large_documents`, `followers` and `catch_ups`, the methods enter the others.
-    positions: of this database; set by `prepare`.
+    bulkheads: callers enter `large_bodies`, `large_documents`, `followers` and `catch_ups`, the
+    methods enter the others. positions: of this database; set by `prepare`.
     """
 
     positions: Positions
@@ -93,11 +92,10 @@ class Repository:
         )
 
     async def prepare(self) -> None:
-        """Create missing validators, indexes, computed fields and counters, before all other calls.
+        """Create what the other calls need; what takes long for large collections follows later.
 
-        For large collections, indexes that are not unique and computed fields are completed in the
-        background, so that the service is ready soon. Raises StartError if the data are incomplete
-        or several records have one value of a unique attribute; also PyMongoError.
+        Raises StartError if the data are incomplete or a unique index cannot be created; also
+        PyMongoError.
         """
         await require_complete(self._database)
         await prepare_validators(self._database, self._graph)
@@ -138,24 +136,21 @@ class Repository:
         return bool(hello["isWritablePrimary"])
 
     def snapshot(self, time: Timestamp | None = None) -> Snapshot:
-        """Return a snapshot for one document.
-
-        time: that of a write whose result the document shows; None for the latest state.
-        """
+        """Return a snapshot for one document: of the time of a write, by default the latest."""
         return Snapshot(self._reads, time)
 
     async def snapshot_for(self, resource: ResourceType, query: Query) -> Snapshot:
-        """Complete the computed fields that a query uses, and return a snapshot for it.
+        """Complete the computed fields that a query uses; return the latest snapshot.
 
-        It shows the latest state. Raises Unavailable.
+        Raises Unavailable.
         """
         await self._maintenance.recompute_for(resource, query)
         return self.snapshot()
 
     async def recent_changes(self, now: Timestamp) -> ChangeFeed:
-        """Return the changes of the last minute and those that follow, or only the latter.
+        """Return the changes from a minute before `now` if they are kept, else from `now`.
 
-        now: the present. Raises Unavailable.
+        Raises Unavailable.
         """
         recent = Timestamp(now.time - _RECENT_SECONDS, 0)
         try:
@@ -187,10 +182,9 @@ class Repository:
             return await self._reads.commands.now()
 
     async def oldest_retained_time(self) -> Timestamp | None:
-        """Return the time after which all changes are kept.
+        """Return the time after which all changes are kept; Raises Unavailable or BulkheadFull.
 
-        None if the user of MongoDB may not know it (it needs the role `clusterMonitor`), and on a
-        cluster of shards. Raises Unavailable or BulkheadFull.
+        None on a cluster of shards, and for a user without the role `clusterMonitor`.
         """
         async with self.bulkheads.small_requests:
             with translated_errors():

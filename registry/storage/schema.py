@@ -73,23 +73,19 @@ async def prepare_validators(database: Database, graph: Graph) -> None:
     existing = {one["name"]: one["options"] for one in listed["cursor"]["firstBatch"]}
     for resource in graph.values():
         name = resource.collection
-        wanted = {
+        wanted: dict[str, Any] = {
             "validator": {"$jsonSchema": record_schema(resource)},
             "validationLevel": "moderate",
             "validationAction": "error",
         }
         if name not in existing:
-            await _create_collection(database, name, wanted)
+            try:
+                await database.command("create", name, **wanted)
+            except OperationFailure as error:
+                if error.code != _NAMESPACE_EXISTS:  # else another process has created it
+                    raise
         elif {key: existing[name].get(key) for key in wanted} != wanted:
             await _replace_validator(database, name, wanted)
-
-
-async def _create_collection(database: Database, name: str, options: dict[str, Any]) -> None:
-    try:
-        await database.command("create", name, **options)
-    except OperationFailure as error:
-        if error.code != _NAMESPACE_EXISTS:  # else another process has created it
-            raise
 
 
 async def _replace_validator(database: Database, name: str, options: dict[str, Any]) -> None:

@@ -65,9 +65,8 @@ def collection_of(resource: ResourceType) -> str:
 def fold(text: str) -> str:
     """Return the form of a text, or of a part of one, in which blocks are searched.
 
-    A text that contains another, as the filter `contains` compares them, contains it in this form
-    too: letters that are equal but for their case get the same form, each on its own. The reverse
-    does not hold: `ss` is the form of `ß`.
+    Letters that are equal but for their case get the same form, each on its own; so do others, as
+    `ß` and `ss`.
     """
     return _SEPARATORS.sub(" ", text.casefold())
 
@@ -84,8 +83,7 @@ def fits(resource: ResourceType, record: Record) -> bool:
 def block(resource: ResourceType, records: Sequence[Record]) -> dict[str, str]:
     """Return the texts of all records by attribute: of each the folded text, and the id.
 
-    Computed attributes are searched as they are stored; a record without one has no such text, and
-    leaves its block when it is computed.
+    A record without a computed attribute leaves its block when that is computed.
     """
     return {
         name: "".join(_line(record, name) for record in records)
@@ -108,10 +106,7 @@ def lacking(resource: ResourceType, stored: Record, records: Sequence[Record]) -
 
 
 def has_text(name: str, part: str) -> dict[str, Any]:
-    """Return the query for blocks in which the texts of an attribute have a part.
-
-    The part is folded. Ids in the block may have it too.
-    """
+    """Return the query for blocks in which texts of an attribute, or ids, have a folded part."""
     position = {"$indexOfBytes": [f"${name}", {"$literal": part}]}
     return {"$expr": {"$gte": [position, 0]}}  # null, which is less, if there are no texts
 

@@ -47,9 +47,6 @@ from tests.consistency.scale import SCALE
 from tests.support import MEDIA_TYPE, check_document
 from tests.system.conftest import Start
 
-MISSING = 10**15
-"""An id that no resource has."""
-
 EXAMPLES = [3, pytest.param(10, marks=pytest.mark.slow)]
 """The number of sequences of steps."""
 
@@ -273,44 +270,6 @@ class Comparison(RuleBasedStateMachine):
         assert (response.status, response.document) == (204, None)
         self.model.delete(identity)
         assert self.client.request("GET", resource_path(identity)).errors == [("404", "")]
-
-    @rule(data=st.data(), type_name=strategies.types)
-    def reject(self, data: st.DataObject, type_name: str) -> None:
-        """Requests with one defect, which change nothing."""
-        identity = self._existing(data, type_name) or (type_name, MISSING)
-        name, target = RELATIONSHIPS[type_name], TARGETS[RELATIONSHIPS[type_name]]
-        path, wrong = resource_path(identity), body_of(("phone", 1), {}, None)
-        missing = linkage_to(type_name, [MISSING])
-        at = "/data/0" if type_name == "person" else "/data"
-        linked = {"data": {"type": type_name, "relationships": {name: missing}}}
-        unknown = {"data": {"type": type_name, "attributes": {"colour": "red"}}}
-        null = {"data": {"type": type_name, "attributes": {ATTRIBUTES[type_name][0]: None}}}
-        confused = json.loads(json.dumps(missing).replace(target, type_name))
-        gone = f"/{type_name}s/{MISSING}"
-        field = f"/data/attributes/{ATTRIBUTES[type_name][0]}"
-        requests: list[tuple[str, str, Any, tuple[str, str]]] = [
-            ("GET", gone, None, ("404", "")),
-            ("GET", f"{gone}/{name}", None, ("404", "")),
-            ("GET", f"{gone}/relationships/{name}", None, ("404", "")),
-            ("DELETE", gone, None, ("404", "")),
-            ("PATCH", gone, body_of((type_name, 1), {}, None), ("404", "")),
-            ("PATCH", path, wrong, ("409", "/data/type")),
-            ("POST", f"/{type_name}s", wrong, ("409", "/data/type")),
-            ("PATCH", f"{path}/relationships/{name}", confused, ("409", f"{at}/type")),
-            ("PATCH", path, unknown, ("422", "/data/attributes/colour")),
-            ("PATCH", path, null, ("422", field)),
-            ("GET", f"/{type_name}s?include={target}", None, ("400", "include")),
-            ("GET", f"{path}?sort=id", None, ("400", "sort")),
-        ]
-        if identity[1] != MISSING:
-            pointer = f"/data/relationships/{name}{at}/id"
-            requests += [
-                ("PATCH", path, linked, ("404", pointer)),
-                ("PATCH", f"{path}/relationships/{name}", missing, ("404", f"{at}/id")),
-            ]
-        method, url, body, error = data.draw(st.sampled_from(requests))
-        response = self.client.request(method, url, body)
-        assert (str(response.status), response.errors) == (error[0], [error])
 
     # Reads
 

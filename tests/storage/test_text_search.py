@@ -12,9 +12,6 @@ from urllib.parse import quote
 import bson
 import pytest
 from bson.raw_bson import RawBSONDocument
-from hypothesis import HealthCheck, given
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
 
 from registry.jsonapi.filtering import Condition
 from registry.model.attributes import Operator
@@ -30,34 +27,10 @@ LETTERS = [
     *(letter for letter in map(chr, range(sys.maxunicode + 1)) if letter.casefold() != letter),
     *"i\u0131\u0130\u00df\u1e9es\u017fk\u212a\u03b9\u0345\u1fb3\u10d0\u1c90\uab70\u13a0",
 ]
-CASES = [str, str.upper, str.lower, str.title, str.swapcase, str.casefold]
-TEXT = st.text(
-    st.characters(exclude_categories=["Cs"]) | st.sampled_from([*LETTERS, *"\0\n\x1f\u0301 -a"]),
-    max_size=6,
-)
 
 
 def contains(name: str, text: str) -> dict[str, Any]:
     return to_query(Condition(name, Operator.CONTAINS, text))
-
-
-@hypothesis_settings(
-    max_examples=200,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-    derandomize=True,
-)
-@given(before=TEXT, part=TEXT, after=TEXT, change=st.sampled_from(CASES))
-async def test_folded_text_contains_every_folded_part_that_the_filter_finds(
-    database: Database, before: str, part: str, after: str, change: Any
-) -> None:
-    text = before + change(part) + after
-    stages: list[dict[str, Any]] = [
-        {"$documents": [{"text": {"$literal": text}}]},
-        {"$match": contains("text", part)},
-    ]
-    is_found = bool(await database.aggregate(stages).to_list(None))
-    assert fold(part) in fold(text) or not is_found
 
 
 async def test_letters_that_the_filter_does_not_distinguish_have_the_same_form(

@@ -203,7 +203,7 @@ class GroupCommit:
                         raise
                     applied.append((request, error))
                     continue
-                author, touched = request.author, unit.touched
+                author, touched = request.author, unit.records.before_request().keys()
                 request.records |= touched
                 writer = self._claim(group, request)
                 # The change feed shows one author for what a transaction changes in a record.
@@ -215,7 +215,7 @@ class GroupCommit:
                     all_sealed |= sealed(results)
                     applied.append((request, results))
                     continue
-                unit.undo()
+                unit.records.undo()
             if request.is_alone:
                 raise _Deferred(writer)
             all_sealed |= request.records

@@ -44,8 +44,7 @@ class Counters:
     """One counter per type: `{_id: "person", seq: <last id allocated>}`.
 
     Each process fetches blocks of ids ahead. A counter is acknowledged by the majority before any
-    id of a block is used, so no failover hands out an id again. This holds on a sharded cluster: a
-    counter is one document, incremented atomically on its shard. The unique index of `_id` protects
+    id of a block is used, so no failover hands out an id again. The unique index of `_id` protects
     against ids of external writers only, on a sharded cluster if `_id` is the shard key.
     """
 
@@ -69,9 +68,7 @@ class Counters:
     async def assign(self, writes: Sequence[Write], *, merging: bool = False) -> dict[int, int]:
         """Return an id that no resource of its type ever had for each placeholder of a creation.
 
-        merging: whether to do so for the writes that merge, instead of all others.
-
-        Raises Unavailable.
+        merging: for the writes that merge, instead of all others. Raises Unavailable.
         """
         created: dict[str, list[int]] = defaultdict(list)
         for write in writes:
@@ -88,10 +85,7 @@ class Counters:
         return await self._blocks[type_name].take(count)
 
     async def skip_taken(self) -> None:
-        """Continue above the ids that external writers have stored beyond the counters.
-
-        Raises Unavailable.
-        """
+        """Continue above the ids that external writers have stored. Raises Unavailable."""
         with translated_errors(), pymongo.timeout(_SECONDS):
             await self.prepare()
 

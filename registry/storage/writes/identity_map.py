@@ -34,10 +34,7 @@ _ABSENT = object()
 
 @dataclass(frozen=True, slots=True)
 class RecordChange:
-    """What has to be written to one record.
-
-    before: as it is stored, None if it is new. after: as it is to be, None if it is deleted.
-    """
+    """A record as it is stored, None if it is new, and as it is to be, None if it is deleted."""
 
     key: RecordKey
     before: Record | None
@@ -127,10 +124,7 @@ class IdentityMap:
         return [(key, current) for key, current in members if current != owner]
 
     def savepoint(self, author: str | None) -> None:
-        """Begin a request: `before_request` and `undo` refer to what is changed from now on.
-
-        author: who sends it, None if that is not known.
-        """
+        """Begin a request of an author: `before_request` and `undo` refer to it from now on."""
         self._before = {}
         self._author = author
 
@@ -185,10 +179,7 @@ async def store(
 def rejection(
     writes: Sequence[Write], resource: ResourceType, rejected: WriteRejected
 ) -> StorageError:
-    """Return why MongoDB has rejected what a request writes to records of a type.
-
-    writes: those of the request, with the ids of new resources.
-    """
+    """Return why MongoDB has rejected what the writes of a request, with ids, have stored."""
     name = _taken_attribute(rejected.error, resource)
     for write in reversed(writes):
         attributes = write.change.attributes

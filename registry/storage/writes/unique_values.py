@@ -28,10 +28,6 @@ def unique_key(attribute: Attribute, value: Any) -> Hashable:
     return key
 
 
-class NoId(Exception):
-    """An addition needs an id that was not allocated: an earlier write took its match away."""
-
-
 class UniqueValues:
     """Finds the records that have values of unique attributes, before the database compares them.
 
@@ -70,11 +66,11 @@ class UniqueValues:
             if record.get(name) is not None:
                 self._add(resource, name, record)
 
-    def unmatched(self, writes: Iterable[Write]) -> list[Write]:
-        """Return the writes that merge, but not with a record as it is now."""
-        return [write for write in writes if write.merges and self.matching_id(write) is None]
+    def lacks_id(self, write: Write, ids: Mapping[int, int]) -> bool:
+        """Whether a write that merges creates a resource, and `ids` has none for it."""
+        return write.merges and write.target.id not in ids and self._matching_id(write) is None
 
-    def matching_id(self, write: Write) -> int | None:
+    def _matching_id(self, write: Write) -> int | None:
         """Return the id of the record that has one of the values of a write, None without one."""
         ids = (self._holder(write.resource, *one) for one in write.unique_values.items())
         return next((id_ for id_ in ids if id_ is not None), None)
@@ -97,17 +93,15 @@ class UniqueValues:
         """Return the creation or the update that a write stands for; and why it is not valid.
 
         ids: of resources that the request creates, by placeholder; gets those that it updates
-        instead. Raises NoId if a creation has none.
+        instead.
         """
         resource, placeholder, change = write.resource, write.target.id, write.change
         if not write.merges or placeholder is None:
             return write.with_ids(ids), ()
-        matching = self.matching_id(write)
+        matching = self._matching_id(write)
         if matching is not None:
             ids[placeholder] = matching
             return replace(write.with_ids(ids), verb=Verb.UPDATE), ()
-        if placeholder not in ids:
-            raise NoId
         defaults, defects = resource.load({}, resource.writable - change.attributes.keys())
         details = dict.fromkeys(change.read_only, READ_ONLY) | defects
         change = replace(change, attributes=defaults | change.attributes, read_only={})

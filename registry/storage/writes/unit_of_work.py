@@ -39,7 +39,7 @@ from registry.storage.records import (
 from registry.storage.writes.id_allocation import Counters
 from registry.storage.writes.identity_map import IdentityMap, RecordKey, rejection, store
 from registry.storage.writes.link_periods import LinkHistories
-from registry.storage.writes.unique_values import NoId, UniqueValues
+from registry.storage.writes.unique_values import UniqueValues
 from registry.storage.writes.write_requests import (
     RESULTS,
     RequestOutcome,
@@ -63,30 +63,31 @@ class UnitOfWork:
     those are stored, so that concurrent requests to link to it and to delete it conflict; a request
     that changes nothing stores nothing. Instead of a request whose idempotency key has a result, it
     returns that result. The methods raise PyMongoError or TransactionConflict.
+
+    records: as the requests so far have left them.
     """
 
     def __init__(self, transaction: Transaction, graph: Graph, counters: Counters) -> None:
         self._transaction = transaction
         self._graph = graph
-        self._records = IdentityMap(graph)
+        self.records = IdentityMap(graph)
         self._counters = counters
-        self._values = UniqueValues(transaction, self._records)
+        self._values = UniqueValues(transaction, self.records)
         self._refusals: list[StorageError] = []
         self._set_unique = set[RecordKey]()  # whose unique attributes are changed, but not stored
         self._time = current_time()
-        self._histories = LinkHistories(graph, counters, self._records, self._time)
+        self._histories = LinkHistories(graph, counters, self.records, self._time)
 
     async def load(self, requests: Sequence[WriteRequest]) -> None:
         """Load the resources, the targets of their linkages, and members that may be removed.
 
         With them come the former targets of links, whose versions change, and whose attributes
-        histories copy.
-        Raises InvalidRecord; of several requests, TransactionConflict instead, also if one of them
-        may remove too many.
+        histories copy. Raises InvalidRecord; of several requests, TransactionConflict instead, also
+        if one of them may remove too many.
         """
         if keys := [request.key.id for request in requests if request.key]:
             found = await self._transaction.find(RESULTS, {"_id": {"$in": keys}})
-            self._records.load(RESULTS, found)
+            self.records.load(RESULTS, found)
         values: dict[str, dict[str, set[int]]] = defaultdict(partial(defaultdict, set))
         for write in (write for request in requests for write in request.writes):
             for type_name, field_name, ids in values_to_load(write):
@@ -102,16 +103,13 @@ class UnitOfWork:
                 linked_ids = (record.get(link.foreign_key) for record in records)
                 former_target_ids[link.target].update(id_ for id_ in linked_ids if id_ is not None)
         for type_name, ids in former_target_ids.items():
-            unknown = {id_ for id_ in ids if not self._records.get((type_name, id_))}
+            unknown = {id_ for id_ in ids if not self.records.get((type_name, id_))}
             await self._load_type(self._graph[type_name], {"_id": set()}, requests, unknown)
 
     async def _load_unique(
         self, requests: Sequence[WriteRequest], values: dict[str, dict[str, set[int]]]
     ) -> None:
-        """Add the resources that have values of unique attributes, which writes may then update.
-
-        values: of the records to load, by type and field.
-        """
+        """Find who has the unique values that are set, and add their ids to those to load."""
         writes = [write for request in requests for write in request.writes]
         for type_name, ids in (await self._values.load(writes)).items():
             values[type_name]["_id"].update(ids)
@@ -161,7 +159,7 @@ class UnitOfWork:
                 if len(requests) > 1:  # which do not all need it
                     raise TransactionConflict from error
                 raise
-            self._records.load(resource.type, some)
+            self.records.load(resource.type, some)
         return records
 
     async def apply(self, request: WriteRequest) -> list[WriteResult]:
@@ -171,27 +169,18 @@ class UnitOfWork:
         resource or the targets of a linkage that do not exist, DuplicateValue, or
         RefusedWrites with several of these; then nothing is applied.
         """
-        self._records.savepoint(request.author)
-        if request.key and (stored := self._records.get(request.key.record)):
+        self.records.savepoint(request.author)
+        if request.key and (stored := self.records.get(request.key.record)):
             return replayed(request.key, stored, request.sent)
         try:
             results = await self._apply_all(request)
             await self._histories.add_request(request.author)
         except StorageError:
-            self.undo()
+            self.records.undo()
             raise
         if request.key:
-            self._records.replace(request.key.record, new_result(request.key, results))
+            self.records.replace(request.key.record, new_result(request.key, results))
         return results
-
-    @property
-    def touched(self) -> Set[RecordKey]:
-        """The records that the last request has changed."""
-        return self._records.before_request().keys()
-
-    def undo(self) -> None:
-        """Undo the request that was applied last."""
-        self._records.undo()
 
     async def flush(self, outcomes: Sequence[RequestOutcome]) -> None:
         """Store what requests with these outcomes have changed.
@@ -199,7 +188,7 @@ class UnitOfWork:
         Raises StoredResultTooLarge; of a single request also IdTaken, or DuplicateValue for a value
         that only the index does not tell apart from that of another resource.
         """
-        changes = self._records.take_changes()
+        changes = self.records.take_changes()
         for resource in self._graph.values():
             own = [one for one in changes if one.key[0] == resource.type]
             try:
@@ -221,38 +210,39 @@ class UnitOfWork:
     async def _apply_all(self, request: WriteRequest) -> list[WriteResult]:
         """Apply the writes of a request; as `apply`.
 
-        Ids of what merging creates are allocated before, which does not run in the thread that
-        applies; if one is missing, the request runs again, and gets them all. If a part of the
-        writes has to be stored before the others, the request runs alone.
+        Ids of what merging creates are allocated outside of the thread that applies. If a part of
+        the writes has to be stored before the others, the request runs alone.
         """
-        writes, results, ids = request.writes, list[WriteResult](), dict[int, int]()
-        if request.merges:
-            new = writes if request.needs_ids else self._values.unmatched(writes)
-            ids = await self._counters.assign(new, merging=True)
+        writes, results = request.writes, list[WriteResult]()
+        self._set_unique.clear()
+        new = [one for one in writes if self._values.lacks_id(one, {})]
+        ids = await self._counters.assign(new, merging=True)
         while rest := writes[len(results) :]:
-            if results and not request.is_alone:
-                raise TransactionConflict
-            if results:
+            size = max(sum(write.size for write in rest), self.records.size)
+            results += await offload(partial(self._apply_part, rest, ids), size=size)
+            following = writes[len(results) : len(results) + 1]
+            if following and self._values.lacks_id(following[0], ids):
+                ids |= await self._counters.assign(following, merging=True)
+            elif following:
+                if not request.is_alone:
+                    raise TransactionConflict
                 await self.flush([(request, results)])
-            size = max(sum(write.size for write in rest), self._records.size)
-            try:
-                results += await offload(partial(self._apply_part, rest, ids), size=size)
-            except NoId as error:
-                request.needs_ids = True
-                raise TransactionConflict from error
+                self._set_unique.clear()
         return results
 
     def _apply_part(self, writes: Sequence[Write], ids: dict[int, int]) -> list[WriteResult]:
         """Apply writes, and go on after one that is refused, so that all errors are reported.
 
-        It ends before one that sets unique attributes of a resource once more, as the database only
-        compares the values that are stored. ids: by placeholder, those of resources that merging
-        creates; gets those that it updates.
+        It ends before one that creates a resource for which there is no id, as an earlier write has
+        taken its match away; and before one that sets unique attributes of a resource once more, as
+        the database only compares the values that are stored. ids: by placeholder, those of
+        resources that merging creates; gets those that it updates.
         """
-        self._set_unique.clear()
         results: list[WriteResult] = []
         refusals = self._refusals = []
         for sent in writes:
+            if self._values.lacks_id(sent, ids):
+                break
             write, errors = self._values.resolve(sent, ids)
             refusals += errors
             key = write.resource.type, write.target.id
@@ -268,7 +258,7 @@ class UnitOfWork:
 
     def _changes_unique(self, key: RecordKey, write: Write) -> bool:
         """Whether a write deletes a record, or changes one of its unique attributes."""
-        attributes, record = write.change.attributes, self._records.get(key) or {}
+        attributes, record = write.change.attributes, self.records.get(key) or {}
         return write.verb is Verb.REMOVE or any(
             name in attributes and not is_same(attributes[name], record.get(name))
             for name in write.resource.unique_attributes
@@ -277,7 +267,7 @@ class UnitOfWork:
     def _apply(self, write: Write) -> WriteResult:
         resource, id_, change = write.resource, write.target.id, write.change
         key = (resource.type, id_)
-        before = self._records.get(key)
+        before = self.records.get(key)
         if write.verb is not Verb.ADD and before is None:
             raise RecordNotFound.by_identifiers(resource.type, [write.target])
         if not write.allows(version_of(before or {})):
@@ -293,13 +283,13 @@ class UnitOfWork:
         if write.verb is Verb.REMOVE:
             self._delete(resource, id_, before or {})
         elif write.verb is Verb.ADD:
-            self._records.replace(key, new_record(resource, id_, change, self._time))
+            self.records.replace(key, new_record(resource, id_, change, self._time))
             self._link(resource, id_, change, {})
         else:
             self._update(write, id_, before or {})
-        after = self._records.get(key)
+        after = self.records.get(key)
         if after is not before and write.sets_unique:
-            self._records.write_last(key)
+            self.records.write_last(key)
             self._set_unique.add(key)
         if after is not None:
             self._values.update(resource, after)
@@ -312,7 +302,7 @@ class UnitOfWork:
                 continue  # a record that does not exist is not a member either
             target = linkage.relationship.target
             sent = linkage.identifiers
-            if missing := [one for one in sent if not self._records.get((target, one.id))]:
+            if missing := [one for one in sent if not self.records.get((target, one.id))]:
                 errors.append(RecordNotFound.by_identifiers(target, missing))
         return errors
 
@@ -330,15 +320,15 @@ class UnitOfWork:
         fields |= changed_fields(resource, before, foreign_keys(change))
         to_many = [one for one in change.linkages if one.relationship.to_many]
         if fields or any(
-            self._records.removed_members(id_, one) or self._records.added_members(id_, one)
+            self.records.removed_members(id_, one) or self.records.added_members(id_, one)
             for one in to_many
         ):
-            self._records.update((resource.type, id_), fields)
+            self.records.update((resource.type, id_), fields)
             self._link(resource, id_, change, before)
 
     def _link(self, resource: ResourceType, id_: int, change: Change, before: Record) -> None:
         """Change the other side of links. before: the record before the change."""
-        records = self._records
+        records = self.records
         for linkage in change.linkages:
             target, foreign_key = linkage.relationship.target, linkage.relationship.foreign_key
             if not linkage.relationship.to_many:
@@ -359,8 +349,8 @@ class UnitOfWork:
             if relationship.read_only:
                 continue
             if relationship.to_many:
-                for member in self._records.removed_members(id_, Linkage(relationship, ())):
-                    self._records.update(member, {foreign_key: None})
+                for member in self.records.removed_members(id_, Linkage(relationship, ())):
+                    self.records.update(member, {foreign_key: None})
             else:
-                self._records.increment_version(target, record.get(foreign_key))
-        self._records.replace((resource.type, id_), None)
+                self.records.increment_version(target, record.get(foreign_key))
+        self.records.replace((resource.type, id_), None)

@@ -75,8 +75,7 @@ class WriteRequest:
     sent: with placeholders. writes: with the ids that replace them, unless it merges. key: that
     under which the results are stored. rolls_back: whether nothing is stored in the end. records:
     those that it is known to write, or to refer to. size: the number of resources that it names.
-    is_alone: whether it has a transaction of its own. needs_ids: whether each addition that merges
-    needs an id, as an earlier write may be in its way.
+    is_alone: whether it has a transaction of its own.
     """
 
     def __init__(
@@ -91,7 +90,6 @@ class WriteRequest:
         self.writes = writes = [write.with_ids(ids) for write in sent] if ids else sent
         self.key = key
         self.rolls_back = rolls_back
-        self.needs_ids = False
         self.size = sum(write.size for write in writes)
         self.records: set[RecordKey] = {
             (write.resource.type, write.target.id)

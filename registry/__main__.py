@@ -22,7 +22,7 @@ _COMMANDS = {
     ),
     "restore": ("database:restore", "write the content of a backup into an empty database"),
     "check": ("database:check", "find inconsistent data, and repair what can be derived"),
-    "forget": ("forget:main", "remove what the history keeps of a deleted resource"),
+    "forget": ("database:forget", "remove what the history keeps of a deleted resource"),
     "token": ("token:main", "create, list and revoke access tokens"),
     "upgrade": ("database:upgrade", "raise the data format to that of a later MongoDB"),
 }

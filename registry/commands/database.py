@@ -1,4 +1,4 @@
-"""The commands on a database: backup, restore, check and upgrade.
+"""The commands on a database: backup, restore, check, upgrade and forget.
 
 The database is that of MONGODB_URI, or the embedded one, also while a service uses it. Each command
 exits with status 1 if it fails, with 2 if the arguments are wrong.
@@ -12,14 +12,17 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from registry.commands.arguments import database_parser, settings_of
-from registry.commands.output import describe, fail, input_file, output, output_file
-from registry.model.graph import Graph
+from registry.commands.output import counted, describe, fail, input_file, output, output_file
+from registry.jsonapi.documents import path_of
+from registry.model.implicit_attributes import parse_id
+from registry.model.resource_type import ResourceType
 from registry.mongod.data_directory import has_data, running_uri
 from registry.mongod.embedded import raise_format
 from registry.operations.backups import Backup, BackupError, Manifest, back_up
 from registry.operations.backups import restore as restore_backup
 from registry.operations.consistency import Report
 from registry.operations.consistency import check as check_database
+from registry.operations.consistency import forget as forget_copies
 from registry.program import StartError, note
 from registry.settings import Settings, without_credentials
 from registry.storage import (
@@ -31,12 +34,8 @@ from registry.storage import (
     connect,
     require_complete,
 )
-from registry.transfer.progress import counted
 
 _Result = TypeVar("_Result")
-
-_MAX_LISTED = 100
-"""Names of tokens."""
 
 
 def backup(arguments: Sequence[str]) -> None:
@@ -90,7 +89,9 @@ async def _restore(settings: Settings, name: str, omitted: Container[str]) -> No
             tokens, _ = await Tokens(database).find_all()
     restored = f"{_summary(manifest, settings)} from the backup of {manifest.time}"
     note(f"Restored {restored} into {place_of(settings)}")
-    note(f"Valid access tokens: {_listed([one.name for one in tokens if one.state == 'valid'])}")
+    advice = ": revoke those that have been revoked since the backup"
+    valid = ", ".join(one.name for one in tokens if one.state == "valid")
+    note(f"Valid access tokens: {f'{valid}{advice}' if valid else 'none'}")
 
 
 def check(arguments: Sequence[str]) -> None:
@@ -117,20 +118,30 @@ def check(arguments: Sequence[str]) -> None:
 
 async def _check(settings: Settings, *, repair: bool) -> bool:
     """Check, and if `repair` is set and necessary, check again; return whether all is right."""
-    graph = settings.graph
     try:
         async with open_database(settings) as database:
             await require_complete(database)
-            report = await check_database(database, graph, repair=repair)
-            _print(report, graph, settings)
+            report = await check_database(database, settings.graph, repair=repair)
+            _print(report, settings)
             if report.total and repair:
                 note("Repaired; what follows is the result of another check")
-                report = await check_database(database, graph)
-                _print(report, graph, settings)
+                report = await check_database(database, settings.graph)
+                _print(report, settings)
     except (SnapshotExpired, StorageError) as error:
         reason = str(error) or "it does not respond, or writes conflict"
         raise StartError(f"cannot check the database: {reason}") from error
     return not report.total
+
+
+def _print(report: Report, settings: Settings) -> None:
+    for rule in report.rules:
+        for violation in rule.listed:
+            output(str(violation))
+        if more := rule.total - len(rule.listed):
+            output(f"... and {more:,} more of this kind")
+    result = f"{report.total:,} inconsistent" if report.total else "consistent"
+    checked = ", ".join(counted(settings.graph, report.records))
+    note(f"Checked {checked} of {place_of(settings)}: {result}")
 
 
 def upgrade(arguments: Sequence[str]) -> None:
@@ -156,6 +167,41 @@ async def _upgrade(settings: Settings) -> None:
         note(f"{place_of(settings)} has the data format of MongoDB {before.own} already.")
     else:
         note(f"Raised the data format of {place_of(settings)} from {before.data} to {before.own}.")
+
+
+def forget(arguments: Sequence[str]) -> None:
+    """Remove what histories keep of a deleted resource, such as a name."""
+    parser = database_parser(
+        "forget",
+        "Remove what the history keeps of a resource that was deleted, such as the name of a "
+        "person, also while the service runs. The periods and the ids stay. Backups keep it.",
+        "[OPTIONS] TYPE ID",
+    )
+    parser.add_argument("type", metavar="TYPE", help="the type of the resource: person")
+    parser.add_argument("id", metavar="ID", help="the id that the resource had")
+    parsed = parser.parse_args(arguments)
+    settings, id_ = settings_of(parsed), parse_id(parsed.id)
+    types = {one.type: one for one in settings.graph.writable}
+    if parsed.type not in types:
+        parser.error(f"TYPE: {parsed.type!r} is not {' or '.join(types)}")
+    if id_ is None:
+        parser.error(f"ID: {parsed.id!r} is not a valid id")
+    run(_forget(settings, types[parsed.type], id_))
+
+
+async def _forget(settings: Settings, resource: ResourceType, id_: int) -> None:
+    async with open_database(settings) as database:
+        changed = await forget_copies(database, settings.graph, resource, id_)
+    name, place = f"{resource.type} {id_}", place_of(settings)
+    if changed is None:
+        path = path_of(resource, id_)
+        raise StartError(f"{name} exists: delete it first, DELETE {path}")
+    counts = [f"{count:,} {periods.collection}" for periods, count in changed.items() if count]
+    if counts:
+        note(f"Removed the copied attributes of {name} from {', '.join(counts)} in {place}")
+    else:
+        types = " or ".join(periods.type for periods in changed)
+        note(f"No {types or 'history'} has copied attributes of {name} in {place}")
 
 
 def place_of(settings: Settings) -> str:
@@ -211,22 +257,3 @@ def _summary(manifest: Manifest, settings: Settings) -> str:
     """Return the number of documents in each collection of a backup that is not empty."""
     counts = {name: count for name, count in manifest.documents.items() if count}
     return ", ".join(counted(settings.graph, counts)) or "no documents"
-
-
-def _listed(names: Sequence[str]) -> str:
-    if not names:
-        return "none"
-    more = f" and {len(names) - _MAX_LISTED:,} more" if len(names) > _MAX_LISTED else ""
-    advice = "revoke those that have been revoked since the backup"
-    return f"{', '.join(names[:_MAX_LISTED])}{more}: {advice}"
-
-
-def _print(report: Report, graph: Graph, settings: Settings) -> None:
-    for rule in report.rules:
-        for violation in rule.listed:
-            output(str(violation))
-        if more := rule.total - len(rule.listed):
-            output(f"... and {more:,} more of this kind")
-    result = f"{report.total:,} inconsistent" if report.total else "consistent"
-    checked = ", ".join(counted(graph, report.records))
-    note(f"Checked {checked} of {place_of(settings)}: {result}")

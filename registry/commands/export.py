@@ -21,14 +21,13 @@ from registry.commands.arguments import (
     is_csv,
     open_client,
 )
-from registry.commands.output import describe, fail, output_file
+from registry.commands.output import counted, describe, fail, output_file
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
 from registry.program import StartError, note
 from registry.protocol import CSV_TYPE
 from registry.settings import Parser
-from registry.transfer.progress import counted
-from registry.transfer.rows import ID
+from registry.transfer.row_files import ID
 
 _DESCRIPTION = (
     "Write resources of a running service to a new file, which gets its name when it is complete. "

@@ -3,15 +3,15 @@
 import argparse
 import asyncio
 import codecs
-import os
-import signal
 import sys
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
 from functools import partial
 from io import BufferedReader
 from pathlib import Path
-from types import FrameType
+from time import monotonic
 from typing import NoReturn
 
 from registry.client import RegistryError
@@ -24,16 +24,13 @@ from registry.commands.arguments import (
     is_csv,
     open_client,
 )
-from registry.commands.output import input_file, output
+from registry.commands.output import counted, input_file, output
 from registry.model.graph import Graph
 from registry.program import note
 from registry.settings import Parser
-from registry.transfer.csv_files import read_csv
 from registry.transfer.importer import Importer, Ledger
 from registry.transfer.lookups import ImportOptions
-from registry.transfer.ndjson_files import read_ndjson
-from registry.transfer.progress import Tally
-from registry.transfer.rows import InvalidFile, Row, decoded
+from registry.transfer.row_files import InvalidFile, Mention, Row, decoded, read_csv, read_ndjson
 
 _DESCRIPTION = (
     "Create the resources of a file in a running service, or update those that it has: found by "
@@ -41,6 +38,12 @@ _DESCRIPTION = (
     "second import of a file changes nothing. Invalid rows are reported by line and column; all "
     "others are stored."
 )
+
+LINE_SECONDS = 5.0
+"""Seconds between lines of progress where standard error is not a terminal."""
+
+_SHARE_WITH_EMAIL = 0.9
+_SHARE_OWNED = 0.9
 
 
 def import_file(arguments: Sequence[str]) -> None:
@@ -64,8 +67,7 @@ def import_file(arguments: Sequence[str]) -> None:
             _import(rows, options, tally, ledger)
         except (InvalidFile, OSError) as error:
             reason = error.strerror if isinstance(error, OSError) else None
-            _fail(f"{parsed.file}: {reason or error}", tally, status=2)
-    _finish(tally)
+            tally.fail(f"{parsed.file}: {reason or error}", status=2)
 
 
 def seed(arguments: Sequence[str]) -> None:
@@ -78,44 +80,125 @@ def seed(arguments: Sequence[str]) -> None:
     parser.add_argument("--seed", type=int, default=1, metavar="NUMBER", help=seed_help)
     parsed, graph = parser.parse_args(arguments), declared_graph(arguments)
     computers = 3 * parsed.persons if parsed.computers is None else parsed.computers
-    tally = Tally(graph, parsed.url)
-    # Imported late: loading Faker takes longer than to report wrong arguments.
-    from registry.transfer.generator import generate  # noqa: PLC0415
-
     rows = generate(parsed.persons, computers, parsed.seed)
+    options = ImportOptions(creates=True, labels=frozenset(graph))
     with closing(Ledger()) as ledger:
-        _import(rows, ImportOptions(creates=True, labels=frozenset(graph)), tally, ledger)
-    _finish(tally)
+        _import(rows, options, Tally(graph, parsed.url), ledger)
 
 
-def _import(rows: Iterable[Row], options: ImportOptions, tally: Tally, ledger: Ledger) -> None:
-    """Import rows; exit with status 1 if the service fails, with 130 if interrupted."""
+def generate(persons: int, computers: int, seed: int) -> Iterator[Row]:
+    """Yield persons, some without an e-mail address, then computers, some without an owner.
+
+    The same seed and counts produce the same ones.
+    """
+    # Imported late: loading it takes longer than to report wrong arguments.
+    from faker import Faker  # noqa: PLC0415
+
+    faker = Faker()
+    faker.seed_instance(seed)
+    random = faker.random
+    namesakes: Counter[str] = Counter()
+    for number in range(1, persons + 1):
+        first_name, last_name = faker.first_name(), faker.last_name()
+        person = {"first_name": first_name, "last_name": last_name}
+        if random.random() < _SHARE_WITH_EMAIL:
+            name = f"{first_name}.{last_name}".lower()
+            namesakes[name] += 1
+            suffix = namesakes[name] if namesakes[name] > 1 else ""
+            domain = random.choice(("example.org", "example.com", "example.net"))
+            person["email"] = f"{name}{suffix}@{domain}"
+        yield Row("person", person, lid=str(number), line=number)
+    for number in range(1, computers + 1):
+        vendor = random.choice(("5CG", "C02", "MXL", "PF"))
+        serial = f"{vendor}{random.randint(18, 25)}{random.randint(1, 52):02}{number:05}"
+        owner = None
+        if persons and random.random() < _SHARE_OWNED:
+            owner = Mention("person", lid=str(random.randint(1, persons)), prefix="owner.")
+        yield Row("computer", {"serial": serial}, line=persons + number, links={"owner": owner})
+
+
+@dataclass
+class Tally:
+    """The progress of an import, and its summary.
+
+    counts: resources that the service has confirmed, by effect and type. rows: of the file, with
+    the invalid ones.
+    """
+
+    graph: Graph
+    url: str
+    is_dry: bool = False
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    rows: int = 0
+    invalid_rows: int = 0
+    started: float = field(default_factory=monotonic)
+    shown: float = field(default_factory=monotonic)
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """Add a batch; show what is wrong with its rows, and the progress, in a pipe at times."""
+        self.rows += len(rows)
+        self.invalid_rows += sum(bool(row.defects) for row in rows)
+        for row in rows:
+            for column, reason in row.defects:
+                note(f"line {row.line}{f', column {column}' if column else ''}: {reason}")
+        now = monotonic()
+        text = f"{self.rows:,} rows, {self.rows / (now - self.started):,.0f} per second"
+        if self._is_terminal:
+            note(text, end="\r")
+        elif now - self.shown >= LINE_SECONDS:
+            self.shown = now
+            note(text)
+
+    def clear(self) -> None:
+        """Remove the progress from a terminal."""
+        if self._is_terminal:
+            note("", end="\r")
+
+    @property
+    def _is_terminal(self) -> bool:
+        return sys.stderr is not None and sys.stderr.isatty()
+
+    def fail(self, reason: str, status: int) -> NoReturn:
+        """Exit with a reason, and what was stored until then."""
+        note(f"registry: {reason}{f'; {self}' if self.counts else ''}")
+        sys.exit(status)
+
+    def __str__(self) -> str:
+        parts = []
+        for effect in dict.fromkeys(effect for effect, _ in self.counts):
+            of_type = {
+                self.graph[name].collection: count
+                for (one, name), count in self.counts.items()
+                if one == effect
+            }
+            parts.append(f"{effect} {' and '.join(counted(self.graph, of_type))}")
+        seconds = monotonic() - self.started
+        speed = f"{seconds:.1f} s, {self.rows / max(seconds, 0.001):,.0f} rows per second"
+        text = f"{', '.join(parts) or 'changed nothing'} at {self.url}, in {speed}"
+        if self.invalid_rows:
+            text += f"; skipped {self.invalid_rows:,} invalid row{'s' * (self.invalid_rows > 1)}"
+        return f"dry run, nothing is stored: {text}" if self.is_dry else text
+
+
+def _import(rows: Iterable[Row], options: ImportOptions, tally: Tally, ledger: Ledger) -> NoReturn:
+    """Import rows; exit with status 1 if some are invalid or the service fails, else with 0."""
 
     async def work() -> None:
         async with open_client(tally.url) as client:
-            await Importer(client, options, tally, ledger).run(rows)
+            importer = Importer(client, tally.graph, options, ledger, tally.counts)
+            async for batch in importer.run(rows):
+                tally.add(batch)
 
-    signal.signal(signal.SIGINT, partial(_interrupt, tally))
     try:
         asyncio.run(work())
     except RegistryError as error:
-        _fail(failure_of(error), tally, status=1)
-
-
-def _finish(tally: Tally) -> NoReturn:
+        tally.fail(failure_of(error), status=1)
+    except KeyboardInterrupt:
+        note(f"registry: interrupted; {tally}; the same command continues")
+        sys.exit(130)
+    tally.clear()
     output(str(tally))
     sys.exit(1 if tally.invalid_rows else 0)
-
-
-def _fail(reason: str, tally: Tally, status: int) -> NoReturn:
-    note(f"registry: {reason}{f'; {tally}' if tally.counts else ''}")
-    sys.exit(status)
-
-
-def _interrupt(tally: Tally, number: int, _: FrameType | None) -> NoReturn:
-    """End the process at once: a thread that waits for standard input would delay an exit."""
-    note(f"registry: interrupted; {tally}; the same command continues")
-    os._exit(128 + number)
 
 
 def _import_parser(graph: Graph) -> Parser:
@@ -134,7 +217,7 @@ def _import_parser(graph: Graph) -> Parser:
     map_help = "column of the file and what it is: 'Serial number=serial'; 'Notes=' leaves it out"
     repeatable("--map", metavar="COLUMN=NAME", type=checked(_map), help=map_help)
     encoding_help = "encoding of the file, such as cp1252 [default: utf-8]"
-    add("--encoding", type=_encoding, default="utf-8", metavar="NAME", help=encoding_help)
+    add("--encoding", type=checked(_encoding), default="utf-8", metavar="NAME", help=encoding_help)
     add("--dry-run", action="store_true", help="check and report, store nothing")
     return parser
 
@@ -182,7 +265,7 @@ def _encoding(name: str) -> str:
     try:
         encoding = codecs.lookup(name).name
     except LookupError:
-        raise argparse.ArgumentTypeError(f"unknown encoding {name}") from None
+        raise ValueError(f"unknown encoding {name}") from None
     return "utf-8-sig" if encoding == "utf-8" else encoding
 
 

@@ -1,9 +1,9 @@
-"""The input and the output of commands; lines of the output have no control characters."""
+"""The input, the output and the progress of commands; lines have no control characters."""
 
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
@@ -11,6 +11,7 @@ from shutil import copyfileobj
 from tempfile import TemporaryFile
 from typing import IO, NoReturn
 
+from registry.model.graph import Graph
 from registry.private_files import new_file
 from registry.program import StartError, note, printable
 
@@ -93,3 +94,12 @@ def describe(error: Exception) -> str:
         return str(error)
     reason = error.strerror or str(error)
     return f"{error.filename}: {reason}" if error.filename else reason
+
+
+def counted(graph: Graph, counts: Mapping[str, int]) -> list[str]:
+    """Return counts as texts, such as `1 person`. counts: by collection, or another plural."""
+    singular = {resource.collection: resource.type for resource in graph.values()}
+    return [
+        f"{count:,} {singular.get(name, name) if count == 1 else name}"
+        for name, count in counts.items()
+    ]

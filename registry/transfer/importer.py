@@ -1,12 +1,10 @@
 """The import of rows through the service, in batches."""
 
-import asyncio
 import re
 import sqlite3
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import chain, islice
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -14,14 +12,13 @@ from uuid import uuid4
 import orjson
 
 from registry.client import Client, RegistryError
-from registry.client.client_documents import Document, understood
+from registry.client.client_documents import understood
 from registry.jsonapi.operation_documents import MAX_OPERATIONS
-from registry.program import note
+from registry.model.graph import Graph
 from registry.protocol import MERGE, OPERATIONS, ROLL_BACK
-from registry.transfer.lookups import ImportOptions, Lookups
+from registry.transfer.lookups import ImportOptions, Known, Lookups
 from registry.transfer.plans import Plan
-from registry.transfer.progress import Tally
-from registry.transfer.rows import ID, InvalidFile, Mention, ResourceKey, Row
+from registry.transfer.row_files import ID, InvalidFile, ResourceKey, Row
 
 _MAX_ROWS = MAX_OPERATIONS - 100
 """Rows, and operations, per request: the last row may create targets as well."""
@@ -49,25 +46,20 @@ class Ledger:
         self._database.execute(
             "CREATE TABLE IF NOT EXISTS known (key BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID"
         )
-        self.source: str = self.get(["source"]).get("source", f"{uuid4().hex}-{version}")
-        self.put({"source": self.source})
+        self.source: str = self.get("source") or f"{uuid4().hex}-{version}"
+        self.put("source", self.source)
         self.commit()
 
-    def get(self, keys: Iterable[Any]) -> dict[Any, Any]:
-        """Return the values of those keys that have one."""
-        encoded = {orjson.dumps(key): key for key in keys}
-        wanted = orjson.dumps([key.decode() for key in encoded]).decode()
-        query = (
-            "SELECT key, value FROM known "
-            "WHERE key IN (SELECT CAST(value AS BLOB) FROM json_each(?))"
-        )
-        rows = self._database.execute(query, [wanted])
-        return {encoded[key]: orjson.loads(value) for key, value in rows}
+    def get(self, key: Any) -> Any:
+        """Return the value of a key, None if it has none."""
+        query = "SELECT value FROM known WHERE key = ?"
+        row = self._database.execute(query, [orjson.dumps(key)]).fetchone()
+        return row and orjson.loads(row[0])
 
-    def put(self, values: Mapping[Any, Any]) -> None:
-        """Add or replace values; `commit` stores them."""
-        rows = [(orjson.dumps(key), orjson.dumps(one)) for key, one in values.items()]
-        self._database.executemany("INSERT OR REPLACE INTO known VALUES (?, ?)", rows)
+    def put(self, key: Any, value: Any) -> None:
+        """Add or replace a value; `commit` stores it."""
+        pair = [orjson.dumps(key), orjson.dumps(value)]
+        self._database.execute("INSERT OR REPLACE INTO known VALUES (?, ?)", pair)
 
     def commit(self) -> None:
         """Store the values together."""
@@ -83,116 +75,89 @@ class Ledger:
         self._database.close()
 
 
-@dataclass(slots=True)
-class _Batch:
-    """Successive rows. known: the resources of their keys."""
-
-    rows: list[Row]
-    known: dict[ResourceKey, list[Document]] = field(default_factory=dict)
-
-    @property
-    def unknown(self) -> Iterator[Mention]:
-        """What the rows mention that can be looked up, and is not known."""
-        mentions = (one for row in self.rows for one in row.mentions)
-        return (one for one in mentions if one.key and one.key not in self.known)
-
-
 class Importer:
-    """Imports rows; those with defects are reported, all others stored."""
+    """Imports rows; those with defects are left out, all others stored.
+
+    counts: resources that the service has confirmed, by effect and type.
+    """
 
     def __init__(
-        self, client: Client, options: ImportOptions, tally: Tally, ledger: Ledger
+        self,
+        client: Client,
+        graph: Graph,
+        options: ImportOptions,
+        ledger: Ledger,
+        counts: Counter[tuple[str, str]],
     ) -> None:
         self._client = client
+        self._graph = graph
         self._options = options
-        self._tally = tally
         self._ledger = ledger
-        self._lookups = Lookups(client, tally.graph, options)
+        self._counts = counts
+        self._lookups = Lookups(client, graph, options)
 
-    async def run(self, rows: Iterable[Row]) -> None:
-        """Import the rows that the ledger has not, and show what is wrong with the others.
+    async def run(self, rows: Iterable[Row]) -> AsyncGenerator[Sequence[Row]]:
+        """Import the rows that the ledger has not; yield them, batch by batch, with their defects.
 
-        The rows of the next batch are read and looked up while the service stores those of one.
         Raises RegistryError, InvalidFile, or OSError if reading a row does.
         """
-        done = self._ledger.get(["line"]).get("line", 0)
+        done = self._ledger.get("line") or 0
         waiting = (row for row in rows if row.line > done)
-        ahead = asyncio.create_task(self._prepare(waiting))
-        try:
-            while batch := await ahead:
-                ahead = asyncio.create_task(self._prepare(waiting))
-                await self._import(batch)
-                for error in chain.from_iterable(row.errors for row in batch.rows):
-                    note(error)
-                self._tally.show()
-        finally:
-            self._tally.clear()
-            ahead.cancel()
-            await asyncio.gather(ahead, return_exceptions=True)
+        while batch := list(islice(waiting, _MAX_ROWS)):
+            for row in batch:
+                if not row.defects:
+                    self._lookups.identify(row)
+            known = await self._find(batch)
+            self._reject_repeated(batch, known)
+            await self._store(batch, known)
+            self._ledger.put("line", batch[-1].line)
+            self._ledger.commit()
+            yield batch
         self._ledger.remove()
 
-    async def _prepare(self, waiting: Iterator[Row]) -> _Batch | None:
-        """Read the next batch, and find what is stored of it."""
-        rows = await asyncio.to_thread(lambda: list(islice(waiting, _MAX_ROWS)))
-        for row in rows:
-            if not row.defects:
-                self._lookups.identify(row)
-        batch = _Batch(rows)
-        self._add_created(batch)
-        batch.known |= await self._lookups.find(batch.unknown)
-        return batch if rows else None
+    async def _find(self, rows: Sequence[Row]) -> dict[ResourceKey, list[Known]]:
+        """Return what rows mention that is stored, or that earlier ones have added."""
+        unknown = {one.key: one for row in rows for one in row.mentions if one.key}
+        known = {}
+        for key in list(unknown):
+            if earlier := self._ledger.get(key):
+                known[key] = [Known(*earlier)]
+                del unknown[key]
+        return known | await self._lookups.find(unknown.values())
 
-    def _add_created(self, batch: _Batch) -> None:
-        """Add what earlier rows have created or linked to, which need not be looked up."""
-        created = self._ledger.get({one.key for one in batch.unknown})
-        batch.known |= {key: [one] for key, one in created.items()}
-
-    async def _import(self, batch: _Batch) -> None:
-        self._reject_repeated(batch.rows, batch.known)
-        self._add_created(batch)  # also after it was looked up
-        await self._store(batch)
-        self._tally.rows += len(batch.rows)
-        self._tally.invalid_rows += sum(bool(row.defects) for row in batch.rows)
-        self._ledger.put({"line": batch.rows[-1].line})
-        self._ledger.commit()
-
-    def _reject_repeated(
-        self, rows: Sequence[Row], known: Mapping[ResourceKey, Sequence[Document]]
-    ) -> None:
+    def _reject_repeated(self, rows: Sequence[Row], known: dict[ResourceKey, list[Known]]) -> None:
         """Reject the rows that mean the same resource as an earlier one.
 
         Raises InvalidFile if the same is only that all values are equal, or if these are stored.
         """
-        lines = self._ledger.get(("line", row.key) for row in rows)
-        new: dict[Any, int] = {}
         for row in rows:
             if row.key is None:
                 continue
-            place, stored = ("line", row.key), known.get(row.key)
-            earlier = lines.get(place) or new.setdefault(place, row.line)
+            earlier, stored = self._ledger.get(["line", row.key]), known.get(row.key)
             reason = f"repeats line {earlier}"
-            if (stored or earlier != row.line) and not self._lookups.has_key(row):
-                if stored and earlier == row.line:
-                    reason = f"repeats what is stored, {row.type} {stored[0][ID]}"
+            if (stored or earlier) and not self._lookups.names(row):
+                if stored and not earlier:
+                    reason = f"repeats what is stored, {row.type} {stored[0].values[ID]}"
                 raise self._repeated(row, reason)
-            if earlier != row.line:
+            if earlier:
                 names = row.key[1]
                 row.reject(names[0], f"{reason}: the same {', '.join(names)}")
-        self._ledger.put(new)
+            else:
+                self._ledger.put(["line", row.key], row.line)
 
     def _repeated(self, row: Row, reason: str) -> InvalidFile:
         names = ", ".join(row.values) or "none"
         return InvalidFile(
-            f"line {row.line} {reason}. Name what tells {self._tally.graph[row.type].collection} "
+            f"line {row.line} {reason}. Name what tells {self._graph[row.type].collection} "
             f"apart with --key, one or more of {names}, so that nothing is stored twice; or use "
             "--create to create a new resource of each row"
         )
 
-    async def _store(self, batch: _Batch) -> None:
+    async def _store(self, rows: Sequence[Row], known: dict[ResourceKey, list[Known]]) -> None:
         """Store the rows, in several requests if they are too many, without those with defects."""
-        waiting = deque(row for row in batch.rows if not row.defects)
+        waiting = deque(row for row in rows if not row.defects)
         while waiting:
-            plan = Plan(self._tally.graph, self._options, batch.known)
+            plan = Plan(self._graph, self._options, known)
             while waiting and len(plan.operations) < _MAX_ROWS and plan.size < _MAX_BYTES:
                 plan.add(waiting.popleft())
             try:
@@ -202,9 +167,10 @@ class Importer:
                     raise
                 waiting.extendleft(row for row in plan.rows[::-1] if not row.defects)
                 continue
-            self._tally.counts.update(plan.effects)
-            self._ledger.put(results)
-            batch.known |= {key: [one] for key, one in results.items()}
+            self._counts.update(plan.effects)
+            for key, one in results.items():
+                self._ledger.put(key, [one.identifier, one.values])
+                known[key] = [one]
 
     async def _execute(self, plan: Plan) -> list[str | None]:
         """Return the ids of what the operations create or change; None for those of a dry run."""

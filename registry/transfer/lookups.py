@@ -4,7 +4,6 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import Any
 
 import orjson
@@ -13,7 +12,7 @@ from registry.client import Client
 from registry.client.client_documents import Document, understood
 from registry.model.graph import Graph
 from registry.model.implicit_attributes import parse_id
-from registry.transfer.rows import ID, LID, Mention, ResourceKey, Row, Values
+from registry.transfer.row_files import ID, LID, Mention, ResourceKey, Row, Values
 
 _MAX_CONDITIONS = 240
 """Conditions of one request: a filter may have 250."""
@@ -43,6 +42,19 @@ class ImportOptions:
     is_dry: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A resource that is stored, or that an earlier row adds.
+
+    identifier: by its id, or in the same request its local id; None if a dry run would add it.
+    values: with the id. linkage: the identifiers of targets by relationship.
+    """
+
+    identifier: Document | None
+    values: Values
+    linkage: Mapping[str, Document | None] = field(default_factory=dict)
+
+
 class Lookups:
     """Tells which resources rows mean, and finds them in the service."""
 
@@ -58,37 +70,33 @@ class Lookups:
     def identify(self, row: Row) -> None:
         """Set the keys of a row and of its targets, and the label of the row."""
         for one in row.mentions:
-            if one.id is not None and one.type in self._options.labels:
-                one.id, one.lid = None, f"id {one.id}"
+            if ID in one.values and one.type in self._options.labels:
+                one.lid = f"id {one.values.pop(ID)}"
             label = None if one.lid is None else (one.type, (LID,), (one.lid,))
             if one is row:
-                row.label, label = label, None
-            if label is not None:
+                row.label = label
+            elif label:
                 one.key = label
-            elif one.id is not None:
-                is_known = (one is row or one.values) and parse_id(one.id)
-                one.key = (one.type, (ID,), (one.id,)) if is_known else None
-            elif one.values and (one is not row or not self._options.creates):
-                one.key = self._key_of_values(one)
+                continue
+            if one.values and (one is not row or not self._options.creates):
+                names = self.names(one)
+                if all(one.values.get(name) is None for name in names):
+                    names = tuple(sorted(one.values))
+                one.key = self._key(one.type, names, one.values)
 
-    def has_key(self, row: Row) -> bool:
-        """Return whether less than all of its values can tell which resource a row means."""
-        return row.id is not None or bool(self._names(row))
+    def names(self, mention: Mention) -> tuple[str, ...]:
+        """Return the names of what tells a resource apart: named, its id, unique, an address.
 
-    def _key_of_values(self, mention: Mention) -> ResourceKey:
-        names, values = self._names(mention), mention.values
-        if all(values.get(name) is None for name in names):
-            names = tuple(sorted(values))
-        return self._key(mention.type, names, values)
-
-    def _names(self, mention: Mention) -> tuple[str, ...]:
-        """Return the names of what tells a resource apart: named, unique, or an address."""
+        There are none if only all values together do.
+        """
         if mention.type in self._options.keys:
             return self._options.keys[mention.type]
         unique, addresses = self._graph[mention.type].unique_attributes, self._addresses
-        names = [name for name in mention.values if name in unique]
-        names += [name for name in mention.values if name in addresses[mention.type]]
-        return tuple(names[:1])
+        for possible in ({ID}, unique, addresses[mention.type]):
+            for name in mention.values:
+                if name in possible:
+                    return (name,)
+        return ()
 
     def _key(self, type_name: str, names: tuple[str, ...], values: Values) -> ResourceKey:
         """Return a key, the same for values that differ only in a case that is ignored."""
@@ -100,33 +108,29 @@ class Lookups:
         ]
         return type_name, names, tuple(chosen)
 
-    async def find(self, mentions: Iterable[Mention]) -> dict[ResourceKey, list[Document]]:
-        """Return the stored resources of each key, with their linkage. Raises RegistryError."""
-        wanted = {
-            one.key: {**one.values, ID: one.id}
-            for one in mentions
-            if one.key and one.key[1] != (LID,)
-        }
+    async def find(self, mentions: Iterable[Mention]) -> dict[ResourceKey, list[Known]]:
+        """Return the stored resources of each key. Raises RegistryError."""
+        wanted = defaultdict[tuple[str, tuple[str, ...]], dict[ResourceKey, Values]](dict)
+        for one in mentions:
+            # What is not a valid id is in no resource, and must be in no filter.
+            if one.key and one.key[1] != (LID,) and parse_id(one.values.get(ID, "1")):
+                wanted[one.key[:2]][one.key] = one.values
         requests = [
-            self._read(type_name, conditions)
-            for (type_name, names), group in groupby(sorted(wanted, key=_shape), _shape)
-            for conditions in self._filters(type_name, names, [wanted[key] for key in group])
+            self._read(*shape, conditions)
+            for shape, values in wanted.items()
+            for conditions in self._filters(*shape, list(values.values()))
         ]
-        shapes = defaultdict[str, set[tuple[str, ...]]](set)
-        for type_name, names, _ in wanted:
-            shapes[type_name].add(names)
-        found: defaultdict[ResourceKey, dict[str, Document]] = defaultdict(dict)
-        resources = [each for read in await asyncio.gather(*requests) for each in read]
-        with understood(", /".join(self._graph[type_name].collection for type_name in shapes)):
-            for resource in resources:
-                type_name, id_ = resource["type"], resource[ID]
-                for names in shapes[type_name]:
-                    key = self._key(type_name, names, {**resource["attributes"], ID: id_})
-                    if key in wanted:
-                        found[key][id_] = resource
+        found: defaultdict[ResourceKey, dict[str, Known]] = defaultdict(dict)
+        for (type_name, names), resources in await asyncio.gather(*requests):
+            for each in resources:
+                key = self._key(type_name, names, each.values)
+                found[key][each.values[ID]] = each
         return {key: list(by_id.values()) for key, by_id in found.items()}
 
-    async def _read(self, type_name: str, conditions: Sequence[Any]) -> list[Document]:
+    async def _read(
+        self, type_name: str, names: tuple[str, ...], conditions: Sequence[Any]
+    ) -> tuple[tuple[str, tuple[str, ...]], list[Known]]:
+        """Return the type and the names, with the resources that match, and their linkage."""
         resource = self._graph[type_name]
         parameters = [("filter", orjson.dumps(conditions).decode())]
         if links := resource.to_one:
@@ -134,10 +138,20 @@ class Lookups:
             targets = {link.target for link in links.values()} - {type_name}
             parameters += [(f"fields[{target}]", ID) for target in sorted(targets)]
         pages = self._client.pages(resource.collection, parameters)
-        return [each async for document in pages for each in document["data"]]
+        documents = [each async for document in pages for each in document["data"]]
+        with understood(resource.collection):
+            known = [
+                Known(
+                    {"type": type_name, ID: one[ID]},
+                    {**one["attributes"], ID: one[ID]},
+                    {name: one["relationships"][name]["data"] for name in links},
+                )
+                for one in documents
+            ]
+        return (type_name, names), known
 
     def _filters(
-        self, type_name: str, names: Sequence[str], wanted: Iterable[Values]
+        self, type_name: str, names: Sequence[str], wanted: Sequence[Values]
     ) -> Iterator[list[Any]]:
         """Yield filters in JSON, which together match all that is wanted."""
         addresses = self._addresses[type_name]
@@ -148,23 +162,18 @@ class Lookups:
         if len(names) == 1:
             texts = dict.fromkeys(text for (some,) in spellings for text in some)
             for part in _parts(list(texts), _MAX_VALUES):
-                yield [{"name": names[0], "op": "in", "val": part}]
-            return
-        alternatives = [
-            {
-                "and": [
-                    {"name": name, "op": "in", "val": some}
-                    for name, some in zip(names, each, strict=True)
-                ]
-            }
-            for each in spellings
-        ]
-        for part in _parts(alternatives, _MAX_CONDITIONS // len(names)):
-            yield [{"or": part}]
+                yield [_condition(names[0], part)]
+        else:
+            alternatives = [
+                {"and": [_condition(*one) for one in zip(names, each, strict=True)]}
+                for each in spellings
+            ]
+            for part in _parts(alternatives, _MAX_CONDITIONS // len(names)):
+                yield [{"or": part}]
 
 
-def _shape(key: ResourceKey) -> tuple[str, tuple[str, ...]]:
-    return key[:2]
+def _condition(name: str, values: Sequence[Any]) -> Document:
+    return {"name": name, "op": "in", "val": values}
 
 
 def _spellings(value: Any, *, ignores_case: bool) -> list[Any]:
@@ -187,5 +196,4 @@ def _parts(items: Sequence[Any], count: int) -> Iterator[list[Any]]:
             part, length = [], 0
         part.append(item)
         length += size
-    if part:
-        yield part
+    yield part

@@ -8,8 +8,8 @@ import orjson
 
 from registry.client.client_documents import Document
 from registry.model.graph import Graph
-from registry.transfer.lookups import ImportOptions
-from registry.transfer.rows import ID, LID, Mention, ResourceKey, Row
+from registry.transfer.lookups import ImportOptions, Known
+from registry.transfer.row_files import ID, LID, Mention, ResourceKey, Row
 
 _EFFECTS = {"add": "created", "update": "changed"}
 
@@ -17,18 +17,20 @@ _EFFECTS = {"add": "created", "update": "changed"}
 class Plan:
     """The operations of one request, in the order of the rows.
 
-    known: the resources of keys that are stored, or that earlier requests have created; these have
-    no linkage, and in a dry run no id. size: of the operations, in bytes.
+    known: the resources of keys that are stored, or that earlier requests have added. size: of the
+    operations, in bytes.
     """
 
     def __init__(
-        self, graph: Graph, options: ImportOptions, known: Mapping[ResourceKey, Sequence[Document]]
+        self,
+        graph: Graph,
+        options: ImportOptions,
+        known: Mapping[ResourceKey, Sequence[Known]],
     ) -> None:
         self._graph = graph
         self._options = options
         self._known = known
-        self._own: dict[ResourceKey, Document] = {}
-        """The same of this plan. The local id of a new resource is the index of its operation."""
+        self._own: dict[ResourceKey, Known] = {}
         self._unchanged: list[Row] = []
         self.rows: list[Row] = []
         self.size = 0
@@ -53,37 +55,32 @@ class Plan:
             for unique in [self._graph[one["type"]].unique_attributes]
         )
 
-    def results(self, ids: Sequence[str | None]) -> dict[ResourceKey, Document]:
-        """Return what later rows may mention. ids: of the results of the operations."""
-        return {
-            key: {ID: ids[int(one[LID])] if LID in one else one[ID], "attributes": values}
-            for key, one in self._own.items()
-            for values in [one.get("attributes")]
-        }
+    def results(self, ids: Sequence[str | None]) -> dict[ResourceKey, Known]:
+        """Return what later rows may mention. ids: of the results, None for those of a dry run."""
+        results = {}
+        for key, one in self._own.items():
+            identifier: Document | None = one.identifier
+            if identifier and LID in identifier:
+                id_ = ids[int(identifier[LID])]
+                identifier = {"type": key[0], ID: id_} if id_ else None
+            results[key] = Known(identifier, one.values)
+        return results
 
     def add(self, row: Row) -> None:
         """Add the operations for a row, unless it is rejected."""
-        number = len(self.operations)
-        self._add(row)
-        if row.defects:
-            del self.operations[number:], self.origins[number:]
-            self._own = {
-                key: one for key, one in self._own.items() if int(one.get(LID, -1)) < number
-            }
-        else:
-            self.rows.append(row)
-
-    def _add(self, row: Row) -> None:
+        number, own = len(self.operations), list[ResourceKey]()
         stored = self._find(row, row)
-        if stored is None and row.id is not None:
-            reason = f"no {row.type} {row.id} is stored: to import the data of another registry, "
-            row.reject(ID, f"{reason}use --create, or --key with what it has")
+        if stored is None and ID in row.values:
+            self._reject_id(row, row)
         linkage = {
-            name: target and self._linkage(row, target)
+            name: None if target is None else self._target(row, target, own)
             for name, target in row.links.items()
             if not row.defects
         }
         if row.defects:
+            del self.operations[number:], self.origins[number:]
+            for key in own:
+                del self._own[key]
             return
         if stored is None:
             relationships = {name: {"data": data} for name, data in linkage.items() if data}
@@ -91,73 +88,79 @@ class Plan:
         else:
             self._update(row, stored, linkage)
         if row.label:
-            self._own[row.label] = _reference(stored)
+            self._own[row.label] = stored
+        self.rows.append(row)
 
-    def _find(self, row: Row, mention: Mention) -> Document | None:
+    def _find(self, row: Row, mention: Mention) -> Known | None:
         """Return the resource that is mentioned; if several may be, the row is rejected."""
         if mention.key is None:
             return None
         own = self._own.get(mention.key)
         found = self._known.get(mention.key, ()) if own is None else [own]
         if len(found) > 1:
-            ids = ", ".join(each[ID] for each in found[:5])
+            ids = ", ".join(each.values[ID] for each in found[:5])
             reason = f"ambiguous: {len(found)} {self._graph[mention.type].collection} match ({ids})"
             row.reject(f"{mention.prefix}{mention.key[1][0]}", reason)
         return found[0] if found else None
 
-    def _linkage(self, row: Row, target: Mention) -> Document | None:
+    def _reject_id(self, row: Row, mention: Mention) -> None:
+        reason = f"no {mention.type} {mention.values[ID]} is stored: to import the data of another "
+        remedy = "registry, use --create, or --key with what it has"
+        row.reject(f"{mention.prefix}{ID}", f"{reason}{remedy}")
+
+    def _target(self, row: Row, target: Mention, own: list[ResourceKey]) -> Document | None:
         """Return the data of a relationship, None if a dry run would create the target.
 
-        The row is rejected if the target cannot be found or created, or if a column differs.
+        The row is rejected if the target cannot be found or created, or if a column differs. own:
+        the keys of the targets that the row creates.
         """
         found, key = self._find(row, target), target.key
-        if row.defects:
+        if row.defects or key is None:
             return None
-        if key is None or (found is None and target.id is not None):
-            return {"type": target.type, ID: target.id}  # the service knows whether it is stored
-        if found is None and target.lid is not None:
+        if found is None and ID in target.values:
+            self._reject_id(row, target)
+        elif found is None and target.lid is not None:
             row.reject(target.prefix[:-1], f"no earlier line has the {target.type} {target.lid}")
-            return None
-        if found is None:
+        elif found is None:
             attributes = self._graph[target.type].attributes
-            required = [name for name, one in attributes.items() if one.required]
-            for name in required:
-                if name not in target.values:
+            for name, one in attributes.items():
+                if one.required and name not in target.values:
                     row.reject(target.prefix + name, f"required for a new {target.type}")
             found = self._own[key] = self._create(row, target)
-        known, names = found.get("attributes") or {}, key[1]
-        origin = f"{target.type} {found[ID]}" if found.get(ID) else "an earlier row"
+            own.append(key)
+        if found is None:
+            return None
+        id_ = found.identifier and found.identifier.get(ID)
+        origin = f"{target.type} {id_}" if id_ else "an earlier row"
         for name, value in target.values.items():
-            if name not in names and known.get(name) != value:
-                row.reject(f"{target.prefix}{name}", f"{origin} has {known.get(name)!r}")
-        reference = _reference(found)
-        return {"type": target.type, **reference} if any(reference.values()) else None
+            if name not in key[1] and found.values.get(name) != value:
+                row.reject(f"{target.prefix}{name}", f"{origin} has {found.values.get(name)!r}")
+        return found.identifier
 
-    def _create(self, row: Row, mention: Mention, **members: Any) -> Document:
-        lid = {"type": mention.type, LID: str(len(self.operations))}
-        data = {**lid, "attributes": mention.values, **members}
+    def _create(self, row: Row, mention: Mention, **members: Any) -> Known:
+        """Add a resource; its local id is the index of its operation."""
+        identifier = {"type": mention.type, LID: str(len(self.operations))}
+        data = {**identifier, "attributes": mention.values, **members}
         self._operate("add", row, mention.prefix, data)
-        return data
+        return Known(identifier, mention.values)
 
-    def _update(self, row: Row, stored: Document, linkage: Mapping[str, Any]) -> None:
-        keeps, known, key = self._options.keeps_empty, stored["attributes"], row.key
-        links = stored.get("relationships", {})
+    def _update(self, row: Row, stored: Known, linkage: Mapping[str, Document | None]) -> None:
+        keeps, key = self._options.keeps_empty, row.key
         values = {
             name: value
             for name, value in row.values.items()
             # A key found the resource, perhaps without regard to case.
-            if value != known.get(name) and not (key and name in key[1])
+            if value != stored.values.get(name) and not (key and name in key[1])
             if not (keeps and value is None)
         }
         changed = {
             name: {"data": data}
             for name, data in linkage.items()
-            if data != links.get(name, {}).get("data") and not (keeps and data is None)
+            if data != stored.linkage.get(name) and not (keeps and data is None)
         }
-        reference = _reference(stored)
-        if (values or changed) and any(reference.values()):
-            data = {"type": row.type, **reference, "attributes": values}
-            self._operate("update", row, "", {**data, "relationships": changed})
+        if (values or changed) and stored.identifier:
+            data = {**stored.identifier, "attributes": values, "relationships": changed}
+            self._operate("update", row, "", data)
         else:
             self._unchanged.append(row)
 
@@ -165,9 +168,3 @@ class Plan:
         self.operations.append({"op": op, "data": data})
         self.size += len(orjson.dumps(data))
         self.origins.append((row, prefix))
-
-
-def _reference(found: Document) -> Document:
-    """Return the id or the local id of a resource; the id is None if a dry run would create it."""
-    name = LID if LID in found else ID
-    return {name: found[name]}

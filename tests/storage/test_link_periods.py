@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from registry.commands.forget import main as forget_command
+from registry.commands.database import forget as forget_command
 from registry.jsonapi.changes import Verb
 from registry.model.attributes import utc_text
 from registry.model.graph import Graph

@@ -183,7 +183,7 @@ async def test_an_import_that_is_killed_continues_where_it_stopped(
         (web.Response(text="{}"), "not a registry"),
         (
             web.Response(text='{"data": [{}]}'),
-            "not a registry: the response of /computers, /persons",
+            "not a registry: the response of /",
         ),
         (
             web.Response(text='{"data": [], "atomic:results": [{}, {}]}'),

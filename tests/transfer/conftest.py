@@ -38,7 +38,7 @@ COMMANDS = {
 def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> RunCommand:
     """Run a command in a thread, as starting a process takes longer than most commands."""
     monkeypatch.setattr(signal, "signal", lambda *_: None)  # which threads cannot call
-    monkeypatch.setattr("registry.transfer.progress.LINE_SECONDS", float("inf"))
+    monkeypatch.setattr("registry.commands.import_.LINE_SECONDS", float("inf"))
 
     def run_command(command: str, *arguments: str | Path) -> int:
         try:

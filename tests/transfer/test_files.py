@@ -17,10 +17,7 @@ from registry.jsonapi.documents import PLAIN
 from registry.jsonapi.query import Query
 from registry.model.graph import Graph
 from registry.model.record import Record
-from registry.transfer import rows
-from registry.transfer.csv_files import read_csv
-from registry.transfer.ndjson_files import read_ndjson
-from registry.transfer.rows import InvalidFile, Row, decoded
+from registry.transfer.row_files import InvalidFile, Row, decoded, read_csv, read_ndjson
 from tests.devices import WITH_DEVICES
 
 GRAPH = Graph(WITH_DEVICES)
@@ -41,7 +38,11 @@ def names_in(text: str) -> list[tuple[int, Any]]:
 
 
 def lines_of(found: list[Row]) -> list[str]:
-    return [line for row in found for line in row.errors]
+    return [
+        f"{row.line} {column}: {reason}" if column else f"{row.line}: {reason}"
+        for row in found
+        for column, reason in row.defects
+    ]
 
 
 def written(*values: Mapping[str, Any], names: tuple[str, ...] = COLUMNS) -> str:
@@ -83,18 +84,18 @@ def test_cells_have_the_types_of_their_attributes() -> None:
 
 def test_every_invalid_cell_is_reported_with_its_line_and_column() -> None:
     assert lines_of(read("name,size,price,active\nA,five,1,5,x\nB,five,abc,x\n")) == [
-        "line 2: 5 cells instead of 4",
-        "line 3, column size: Not a 64-bit integer.",
-        'line 3, column price: Not a decimal number in a string, such as "12.50", with at most 24 '
+        "2: 5 cells instead of 4",
+        "3 size: Not a 64-bit integer.",
+        '3 price: Not a decimal number in a string, such as "12.50", with at most 24 '
         "digits before the point and 10 after it.",
-        "line 3, column active: Not true or false.",
+        "3 active: Not true or false.",
     ]
 
 
 def test_a_column_without_a_name_must_be_empty() -> None:
     found = read("name,,\nA,,\nB,,x\n")
     assert [row.line for row in found if not row.defects] == [2]
-    assert lines_of(found) == ["line 3: 'x' is in a column without a name"]
+    assert lines_of(found) == ["3: 'x' is in a column without a name"]
 
 
 def test_columns_of_targets_are_read_together() -> None:
@@ -173,10 +174,7 @@ def test_numbers_and_booleans_are_written_as_they_are() -> None:
     assert row.values == values
 
 
-def test_another_encoding_is_found_in_any_chunk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(rows, "_CHUNK_BYTES", 3)
+def test_another_encoding_is_found_in_any_line(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes("ä\nö\n".encode() + b"\xe4\n")
     with path.open("rb") as file, pytest.raises(InvalidFile, match="byte 0xe4 in line 3"):
@@ -189,24 +187,24 @@ def test_another_encoding_is_found_in_any_chunk(
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("{", "line 1: not JSON: "),
-        ("[]", "line 1, column type: not a resource object of type person or computer or device"),
-        ('{"type": "device", "attributs": {}}', "line 1, column attributs: unknown member"),
-        ('{"type": "device", "id": 1}', "line 1, column id: must be a string"),
-        ('{"type": "device", "attributes": []}', "line 1, column attributes: must be an object"),
+        ("{", "1: not JSON: "),
+        ("[]", "1 type: not a resource object of type person or computer or device"),
+        ('{"type": "device", "attributs": {}}', "1 attributs: Unknown field."),
+        ('{"type": "device", "id": 1}', "1 id: Not a valid string."),
+        ('{"type": "device", "attributes": []}', "1 attributes: Not a valid mapping type."),
         (
             '{"type": "device", "attributes": {"colour": 1}}',
-            "line 1, column colour: a device has no such attribute; it has name, note",
+            "1 colour: a device has no such attribute; it has name, note",
         ),
-        ('{"type": "device", "attributes": {"name": null}}', "line 1, column name: Not a valid"),
-        ('{"type": "device", "attributes": {"size": "5"}}', "line 1, column size: Not a 64-bit"),
+        ('{"type": "device", "attributes": {"name": null}}', "1 name: Not a valid"),
+        ('{"type": "device", "attributes": {"size": "5"}}', "1 size: Not a 64-bit"),
         (
             '{"type": "person", "relationships": {"computers": {"data": []}}}',
-            "line 1, column computers: a person has no such to-one relationship; it has none",
+            "1 computers: a person has no such to-one relationship; it has none",
         ),
         (
             '{"type": "computer", "relationships": {"owner": {"data": {"type": "x", "id": ""}}}}',
-            "line 1, column owner: its `data` must be null or name a person by `id` or `lid`",
+            "1 owner: its `data` must be null or name a person by `id` or `lid`",
         ),
     ],
 )

@@ -6,23 +6,22 @@ import sys
 
 import pytest
 
+from registry.commands import import_
+from registry.commands.import_ import LINE_SECONDS, Tally, generate
 from registry.model.graph import Graph
 from registry.program import note
 from registry.resources import RESOURCES
-from registry.transfer import progress
-from registry.transfer.generator import generate
-from registry.transfer.progress import LINE_SECONDS, Tally
+from registry.transfer.row_files import Row
 
 
 def test_lines_are_written_now_and_then(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     times = [LINE_SECONDS - 1, LINE_SECONDS + 1, LINE_SECONDS + 2, 2 * LINE_SECONDS + 1]
-    monkeypatch.setattr(progress, "monotonic", iter(times).__next__)
+    monkeypatch.setattr(import_, "monotonic", iter(times).__next__)
     tally = Tally(Graph(RESOURCES), "URL", started=0.0, shown=0.0)
     for _ in times:
-        tally.rows += 3_000
-        tally.show()
+        tally.add([Row("person")] * 3_000)
     assert capsys.readouterr().err == (
         "6,000 rows, 1,000 per second\n12,000 rows, 1,091 per second\n"
     )
@@ -32,7 +31,7 @@ def test_nothing_is_shown_without_errors(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "stderr", None)
-    Tally(Graph(RESOURCES), "URL", shown=-LINE_SECONDS).show()
+    Tally(Graph(RESOURCES), "URL", shown=-LINE_SECONDS).add([])
     note("line 2: not valid")
     assert capsys.readouterr().out == ""
 

@@ -18,13 +18,12 @@ from bson.timestamp import Timestamp
 from standardwebhooks import Webhook as Verifier
 
 from registry.client import Client, RegistryError, registry_client
+from registry.commands import watch as watch_command
+from registry.commands.watch import Deliver, ReceiverGone, Webhook, parse_secret, store, watch
 from registry.http.app_keys import FOLLOWERS
 from registry.program import StartError
 from registry.settings import Settings
 from registry.storage.mongo.change_feed import Positions
-from registry.transfer import webhooks
-from registry.transfer.watcher import Deliver, PositionFile, watch
-from registry.transfer.webhooks import ReceiverGone, Webhook, parse_secret
 from tests.conftest import Grant, Serve
 from tests.storage.waiting import eventually
 from tests.support import Api
@@ -35,7 +34,7 @@ SECRET = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
 
 @asynccontextmanager
 async def watching(
-    api: Api, deliver: Deliver, file: PositionFile | None = None, *types: str
+    api: Api, deliver: Deliver, file: Path | None = None, *types: str
 ) -> AsyncIterator[asyncio.Task[Any]]:
     """Watch the service until the context ends."""
     async with Client(api.origin) as client:
@@ -90,25 +89,29 @@ def add(serial: str) -> Any:
 
 
 @pytest.fixture
-def position_file(tmp_path: Path) -> PositionFile:
-    return PositionFile(tmp_path / "position")
+def position_file(tmp_path: Path) -> Path:
+    return tmp_path / "position"
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Repeat at once."""
     monkeypatch.setattr(registry_client, "_PAUSE", 0.01)
-    monkeypatch.setattr(webhooks, "_DELAYS", [0.01] * 1_000)
+    monkeypatch.setattr(watch_command, "_DELAYS", [0.01] * 1_000)
 
 
-async def begin(api: Api, file: PositionFile) -> None:
+def stored(file: Path) -> str:
+    return file.read_text().strip()
+
+
+async def begin(api: Api, file: Path) -> None:
     """Store the present position."""
     response = await api.get("/computers?page[size]=1")
-    file.store(response.headers["Registry-Position"])
+    store(file, response.headers["Registry-Position"])
 
 
 async def test_a_watch_that_is_ended_anywhere_continues_without_leaving_out_a_change(
-    api: Api, position_file: PositionFile
+    api: Api, position_file: Path
 ) -> None:
     choose, inbox, runs = random.Random(7), Inbox(), 0  # noqa: S311 - the same ones
     await begin(api, position_file)
@@ -137,7 +140,7 @@ async def test_a_watch_that_is_ended_anywhere_continues_without_leaving_out_a_ch
 
 
 async def test_changes_of_a_transaction_have_ids_of_their_own(
-    api: Api, position_file: PositionFile
+    api: Api, position_file: Path
 ) -> None:
     inbox = Inbox()
     await begin(api, position_file)
@@ -148,15 +151,15 @@ async def test_changes_of_a_transaction_have_ids_of_their_own(
     first, second, third, alone = inbox.changes
     assert [first, second] == [f"{third}-1", f"{third}-2"]
     assert len({third[:24], alone}) == 2
-    assert position_file.load() == alone
+    assert stored(position_file) == alone
 
 
 async def test_a_first_watch_begins_at_the_present_and_keeps_it(
-    api: Api, position_file: PositionFile
+    api: Api, position_file: Path
 ) -> None:
     await api.computer("before")
     async with watching(api, Inbox().deliver, position_file):
-        await wait_for(position_file.load)
+        await wait_for(position_file.exists)
     await api.computer("after")
     inbox = Inbox()
     async with watching(api, inbox.deliver, position_file):
@@ -179,25 +182,21 @@ async def test_a_watch_continues_when_the_service_ends_the_connection(api: Api) 
     assert inbox.serials == serials_of(5)
 
 
-async def refused(api: Api, file: PositionFile | None, token: str | None = None) -> str:
+async def refused(api: Api, file: Path | None, token: str | None = None) -> str:
     async with Client(api.origin, token) as client:
         with pytest.raises((RegistryError, StartError)) as caught:
             await watch(client, (), Inbox().deliver, file)
     return str(caught.value)
 
 
-async def test_a_watch_ends_if_its_position_is_refused(
-    api: Api, position_file: PositionFile, tmp_path: Path
-) -> None:
-    position_file.store(Positions(b"else").encode(Timestamp(1_700_000_000, 1)))
+async def test_a_watch_ends_if_its_position_is_refused(api: Api, position_file: Path) -> None:
+    store(position_file, Positions(b"else").encode(Timestamp(1_700_000_000, 1)))
     restored = await refused(api, position_file)
     assert "is a position of another database" in restored
-    position_file.store("x")
+    store(position_file, "x")
     assert "`x` is not a complete position" in await refused(api, position_file)
-    position_file.store("")
+    store(position_file, "")
     assert "has no position: read the resources again" in await refused(api, position_file)
-    missing = PositionFile(tmp_path / "missing" / "position")
-    assert f"{tmp_path}/missing/position: No such file" in await refused(api, missing)
 
 
 async def test_a_watch_needs_a_token_where_the_service_does(
@@ -237,7 +236,7 @@ async def receiving(receiver: Receiver) -> AsyncIterator[Webhook]:
 
 
 async def test_deliveries_are_signed_in_order_and_repeated_until_they_are_accepted(
-    api: Api, position_file: PositionFile
+    api: Api, position_file: Path
 ) -> None:
     receiver = Receiver(500, 503, 404, 302, 204, 204, 429)
     await begin(api, position_file)
@@ -250,18 +249,16 @@ async def test_deliveries_are_signed_in_order_and_repeated_until_they_are_accept
     assert receiver.ids == [first] * 5 + [second, third, third, fourth]
 
 
-async def test_a_receiver_that_is_gone_gets_nothing_more(
-    api: Api, position_file: PositionFile
-) -> None:
+async def test_a_receiver_that_is_gone_gets_nothing_more(api: Api, position_file: Path) -> None:
     receiver = Receiver(410)
     await begin(api, position_file)
     await api.computer()
-    before = position_file.load()
+    before = stored(position_file)
     async with receiving(receiver) as webhook:
         with pytest.raises(ReceiverGone, match="410"):
             async with Client(api.origin) as client:
                 await watch(client, (), webhook.deliver, position_file)
-    assert position_file.load() == before
+    assert stored(position_file) == before
 
 
 @pytest.mark.parametrize(
@@ -286,6 +283,7 @@ async def test_what_is_not_a_secret_is_refused(
         (["--post", "h"], "'h' is not a URL"),
         (["--type", "printer"], "invalid choice: 'printer'"),
         (["--url", "http://127.0.0.1:1"], "cannot reach the service"),
+        (["--position-file", "/nowhere/position"], "/nowhere/position: No such file or directory"),
     ],
 )
 async def test_wrong_arguments_are_reported(

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, fields
 from functools import partial
-from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, get_type_hints
 from urllib.parse import urlsplit
@@ -107,17 +107,6 @@ def issuer_url(text: str) -> str:
     return secure_url(_http_url(text))
 
 
-def address(text: str) -> str:
-    """Return an address to listen on; one of IPv6 may be in brackets, as in a URL."""
-    if not text.startswith("["):
-        return text
-    inner = re.fullmatch(r"\[(.+)\]", text)
-    try:
-        return str(IPv6Address(inner[1] if inner else text))
-    except ValueError:
-        raise ValueError(f"{text!r} is not an IPv6 address in brackets such as [::1]") from None
-
-
 def host_name(text: str) -> str:
     """Return the host name in lower case."""
     if not re.fullmatch(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*", text.lower()):
@@ -152,7 +141,7 @@ class Settings:
     database: Annotated[str, database_name, "name of the database"] = "registry"
     data_dir: Annotated[Path, Path, "data of the embedded mongod"] = DATA_DIR
     mongod: Annotated[Path | None, Path, "path of the mongod to embed"] = None
-    host: Annotated[str, address, "address, or :: for all"] = "127.0.0.1"
+    host: Annotated[str, str, "address, or :: for all"] = "127.0.0.1"
     port: Annotated[int, integer(0, 65_535), "port, or 0 for any free one"] = 8080
     workers: Annotated[int, worker_count, f"worker processes, at most {MAX_WORKERS}"] = 1
     public_url: Annotated[str | None, base_url, "base URL that clients use"] = None

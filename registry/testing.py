@@ -86,7 +86,7 @@ class _Session:
         if isinstance(name_of_file := settings.get("types"), str):
             settings = {**settings, "types": read_types(name_of_file)}
         valid = Settings(mongodb_uri=self._uri, **settings)  # before a database is taken
-        name = self._databases.take() or new_name()
+        name = self._databases.take()
         created = create_app(replace(valid, database=name))
 
         async def put_back(_: web.Application) -> None:
@@ -177,9 +177,9 @@ class Databases:
         self._names: list[str] = []
         self.put_back(reference)
 
-    def take(self) -> str | None:
-        """Return the name of a database, now used by one test; None if all are used."""
-        return self._names.pop() if self._names else None
+    def take(self) -> str:
+        """Return the name of a database that no other test uses."""
+        return self._names.pop() if self._names else new_name()
 
     def put_back(self, name: str) -> bool:
         """Empty a database; return whether it is as if it were new, and may be taken again."""

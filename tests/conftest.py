@@ -138,7 +138,7 @@ async def databases(mongodb_uri: str) -> AsyncIterator[Databases]:
 @pytest.fixture
 def database_name(databases: Databases, drop: Callable[[str], object]) -> Iterator[str]:
     """The name of a database without documents; earlier tests may have used it."""
-    yield (name := databases.take() or new_name())
+    yield (name := databases.take())
     if not databases.put_back(name):
         drop(name)
 

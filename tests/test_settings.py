@@ -92,7 +92,7 @@ INVALID = {
     "--oidc-audience": [""],
     "--oidc-scope-claim": [""],
     "--data-dir": [""],
-    "--host": ["", "[127.0.0.1]", "[::1", "[::1]:8080", "[localhost]"],
+    "--host": [""],
     "--mongodb-uri": [""],
     "--compression": ["gzip"],
     "--auth": ["yes", "ON", ""],
@@ -153,11 +153,6 @@ def test_flags_and_environment_variables_are_equivalent() -> None:
     for flag, value in flags.items():
         name = flag.removeprefix("--").replace("-", "_")
         assert str(getattr(parsed, name)) == str(converted.get(name, value)), flag
-
-
-@pytest.mark.parametrize("host", ["::1", "[::1]", "[0::1]"])
-def test_an_ipv6_address_may_be_in_brackets(host: str) -> None:
-    assert parse_settings(["--host", host], {}).host == "::1"
 
 
 def test_a_flag_overrides_its_variable_even_an_invalid_one() -> None:

@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from gzip import BadGzipFile, GzipFile
+from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any
 
 import bson
-from bson.codec_options import CodecOptions
 from bson.errors import BSONError
 from bson.raw_bson import RawBSONDocument
 from pymongo.errors import BulkWriteError, PyMongoError
@@ -49,8 +49,6 @@ _HEADER_BYTES = 1_000
 _BATCH_BYTES = 2**20
 """Restored at once: more, by the last document."""
 
-_RAW: CodecOptions[Any] = CodecOptions(document_class=RawBSONDocument)
-
 _NO_SPACE = f"the disk of {{}} has less than {RESERVE_BYTES // 2**20} MB of free space"
 
 
@@ -77,14 +75,14 @@ class Backup:
             documents[name] += len(batch)
         self.manifest = Manifest(self._time, documents)
 
-    def batches(self) -> Iterator[tuple[str, list[RawBSONDocument]]]:
+    def batches(self) -> Iterator[tuple[str, list[bytes]]]:
         """Yield the documents, as many at a time as fit in memory, and their collection.
 
         The last batch of each collection may be empty.
         """
         self._file.seek(0)
         try:
-            with GzipFile(fileobj=self._file) as file:
+            with BufferedReader(GzipFile(fileobj=self._file)) as file:
                 self._time = _read_time(file)
                 while name := _read_name(file):
                     yield from ((name, batch) for batch in _read_batches(file))
@@ -93,11 +91,10 @@ class Backup:
             raise _damaged() from error
 
 
-def _read_batches(file: GzipFile) -> Iterator[list[RawBSONDocument]]:
-    batch, size = list[RawBSONDocument](), 0
+def _read_batches(file: IO[bytes]) -> Iterator[list[bytes]]:
+    batch, size = list[bytes](), 0
     while (document := _read_document(file, _DOCUMENT_BYTES)) != _END:
-        # Decoding and encoding would take most of the time, and lose what Python cannot represent.
-        batch.append(RawBSONDocument(document))
+        batch.append(document)
         size += len(document)
         if size >= _BATCH_BYTES:
             yield batch
@@ -105,7 +102,7 @@ def _read_batches(file: GzipFile) -> Iterator[list[RawBSONDocument]]:
     yield batch
 
 
-def _read_time(file: GzipFile) -> str:
+def _read_time(file: IO[bytes]) -> str:
     header = bson.decode(_read_document(file, _HEADER_BYTES))
     if header.get("format") != _FORMAT:
         raise BackupError("its format is not one that this version reads")
@@ -113,7 +110,7 @@ def _read_time(file: GzipFile) -> str:
     return str(time)
 
 
-def _read_name(file: GzipFile) -> str | None:
+def _read_name(file: IO[bytes]) -> str | None:
     """Return the name of the next collection, None after the last one."""
     document = _read_document(file, _HEADER_BYTES)
     if document == _END:
@@ -125,7 +122,7 @@ def _read_name(file: GzipFile) -> str | None:
     return str(name)
 
 
-def _read_document(file: GzipFile, limit: int) -> bytes:
+def _read_document(file: IO[bytes], limit: int) -> bytes:
     head = file.read(4)
     length = int.from_bytes(head, "little")
     _require(len(_END) <= length <= limit)
@@ -163,7 +160,7 @@ async def back_up(database: Database, file: IO[bytes]) -> Manifest:
                 archive.write(bson.encode({"collection": name}))
                 async for batch in database[name].find_raw_batches({}, session=session):
                     archive.write(batch)
-                    documents[name] += len(bson.decode_all(batch, _RAW))
+                    documents[name] += _count(batch)
                 archive.write(_END)
             archive.write(_END)
     return Manifest(time, documents)
@@ -189,7 +186,10 @@ async def restore(
             if documents and name not in omitted:
                 if directory is not None and not has_space(directory, RESERVE_BYTES):
                     raise BackupError(_NO_SPACE.format(directory))
-                await database[name].insert_many(documents, ordered=False)
+                # Decoding and encoding would take most of the time, and lose what Python cannot
+                # represent.
+                raw = list(map(RawBSONDocument, documents))
+                await database[name].insert_many(raw, ordered=False)
         await database.drop_collection(INCOMPLETE_RESTORE)
     counts = backup.manifest.documents.items()
     return Manifest(
@@ -206,6 +206,8 @@ def _translated_errors() -> Iterator[None]:
     except BulkWriteError as error:
         first, *_ = error.details["writeErrors"] or error.details["writeConcernErrors"]
         raise BackupError(f"MongoDB failed: {first['errmsg']:.300}") from error
+    except BSONError as error:
+        raise BackupError("it has a malformed document") from error
     except PyMongoError as error:
         raise BackupError(f"MongoDB failed: {reason_of(error):.300}") from error
 
@@ -217,6 +219,15 @@ async def _collections(database: Database) -> list[str]:
     }
     names: list[str] = await database.list_collection_names(filter=kinds)
     return names
+
+
+def _count(documents: bytes) -> int:
+    """Return the number of BSON documents, each of which begins with its length."""
+    number = position = 0
+    while position < len(documents):
+        position += int.from_bytes(documents[position : position + 4], "little")
+        number += 1
+    return number
 
 
 async def _clear(database: Database) -> None:

@@ -23,7 +23,7 @@ _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _IGNORED_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
 """Those by which other services reopen their logs; by default they would kill the process."""
 
-_ALL_ADDRESSES = {"0.0.0.0": "127.0.0.1", "::": "127.0.0.1"}  # noqa: S104 - compared, not bound
+ALL_ADDRESSES = {"0.0.0.0": "127.0.0.1", "::": "127.0.0.1"}  # noqa: S104 - compared, not bound
 """Wildcard addresses, each with an address at which a client on this machine reaches it."""
 
 _log = logging.getLogger("registry")
@@ -115,13 +115,8 @@ def reserve_port(listener: socket.socket) -> socket.socket:
     return reserved
 
 
-def listens_on_all_addresses(listener: socket.socket) -> bool:
-    """Return whether a socket listens on all addresses of the machine."""
-    return listener.getsockname()[0] in _ALL_ADDRESSES
-
-
 def url_of(scheme: str, listener: socket.socket) -> str:
     """Return a URL at which a browser on this machine reaches a socket that listens."""
     host, port, *_ = listener.getsockname()
-    host = _ALL_ADDRESSES.get(host, host)
+    host = ALL_ADDRESSES.get(host, host)
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

@@ -18,7 +18,7 @@ from registry.http.server import Certificate, Runner
 from registry.metrics import EVENT_LOOP_LAG, REQUESTS_IN_PROGRESS, WORKERS
 from registry.model.graph import InvalidDeclaration
 from registry.openapi.description import swagger_ui_version
-from registry.processes.event_loop import FINISH_SECONDS, listens_on_all_addresses, url_of
+from registry.processes.event_loop import ALL_ADDRESSES, FINISH_SECONDS, url_of
 from registry.program import StartError
 from registry.settings import Settings, flag
 
@@ -28,8 +28,6 @@ _OPEN_FILES = 10_240
 _LAG_INTERVAL_SECONDS = 0.25
 
 _FINISH_METRICS_SECONDS = 1.0
-
-_ON_ALL_ADDRESSES = "It listens on all addresses of this machine"
 
 
 async def serve(
@@ -113,7 +111,8 @@ def _announcement(settings: Settings, listener: socket.socket, notice: str) -> s
         f"Registry ready: page {url}/, API {url}/persons, "
         f"Swagger UI {url}{UI_PATH}/ (version {swagger_ui_version()})"
     )
-    reach = _ON_ALL_ADDRESSES if listens_on_all_addresses(listener) else ""
+    is_wide = listener.getsockname()[0] in ALL_ADDRESSES
+    reach = "It listens on all addresses of this machine" if is_wide else ""
     return ". ".join(filter(None, (ready, reach, notice)))
 
 

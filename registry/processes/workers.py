@@ -110,7 +110,9 @@ class Workers:
         # A program of its own, because a process with threads should not fork.
         command = (sys.executable, "-P", "-c", _PROGRAM, str(Path(registry.__file__).parents[1]))
         async with AsyncExitStack() as stack:
-            running = child_process(*command, stop=_terminate, seconds=_STOP_SECONDS)
+            running = child_process(
+                *command, stop=lambda worker, _: worker.terminate(), seconds=_STOP_SECONDS
+            )
             worker, own = await stack.enter_async_context(running)
             reader, writer = await asyncio.open_unix_connection(sock=own.dup())
             try:
@@ -170,10 +172,6 @@ async def _readiness(reader: asyncio.StreamReader, worker: Process) -> str:
 
 async def _wait(worker: Process) -> str:
     return f"{await wait_for_exit(worker)} (process {worker.pid})"
-
-
-def _terminate(worker: Process, _: socket.socket) -> None:
-    worker.terminate()
 
 
 def main() -> None:

@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from dataclasses import replace
-from typing import Any
 
+import motor.frameworks.asyncio
 import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from motor.motor_asyncio import AsyncIOMotorCursor
-from pymongo import CursorType, MongoClient
 from pymongo.client_options import ClientOptions
 from pymongo.read_preferences import ReadPreference
 
-from registry.capacity import THREADS, Capacity
-from registry.jsonapi.changes import NEW, Change, Verb, Write
+from registry.capacity import THREADS
 from registry.model.graph import Graph
 from registry.program import StartError
 from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.storage.mongo import mongo_client
 from registry.storage.mongo.mongo_client import connect
-from registry.storage.repository import Repository
 from tests.mongods import other_mongod
-from tests.support import Database
 
 GRAPH = Graph(RESOURCES)
-
-SLOW_QUERIES = THREADS - 10
-"""More than motor's default number of threads on a machine with up to 17 cores."""
 
 
 async def start_error(uri: str) -> str:
@@ -54,15 +45,6 @@ async def test_the_uri_cannot_change_the_options_of_the_service(
         assert database.write_concern.document == {"w": "majority", "j": True, "wtimeout": 10_000}
         assert database.read_preference == ReadPreference.PRIMARY
         assert database.codec_options.tz_aware
-
-
-async def test_the_uri_can_change_when_a_silent_server_counts_as_lost(settings: Settings) -> None:
-    uri = f"{settings.mongodb_uri}&heartbeatfrequencyms=7000"
-    async with connect(replace(settings, mongodb_uri=uri), GRAPH) as database:
-        # Motor's annotations take this property for a method.
-        options: ClientOptions = database.client.options  # type: ignore[assignment]
-        assert options.heartbeat_frequency == 7
-        assert options.pool_options.connect_timeout == 3
 
 
 @pytest.mark.parametrize(
@@ -146,45 +128,10 @@ async def test_a_replica_set_that_was_not_initiated_is_rejected(
         assert "No servers match selector" in await start_error(uri.partition("?")[0])
 
 
-async def read_two(cursor: AsyncIOMotorCursor[dict[str, Any]]) -> None:
-    await cursor.next()
-    await cursor.next()
-
-
-def count_waiting(uri: str, database: str) -> int:
-    """Return how many queries are waiting on the server, over a separate connection."""
-    with MongoClient[dict[str, Any]](uri) as client:
-        stages: list[dict[str, Any]] = [
-            {"$currentOp": {}},
-            {"$match": {"ns": f"{database}.events", "op": "getmore"}},
-        ]
-        return len(list(client.admin.aggregate(stages)))
-
-
-@pytest.mark.slow
-async def test_slow_queries_do_not_block_a_write(
-    mongodb_uri: str, settings: Settings, database: Database
-) -> None:
-    await database.create_collection("events", capped=True, size=4096)
-    await database.events.insert_one({"_id": 1})
-    async with connect(settings, GRAPH) as own:
-        cursors = [
-            own.events.find(cursor_type=CursorType.TAILABLE_AWAIT).max_await_time_ms(60_000)
-            for _ in range(SLOW_QUERIES)
-        ]
-        slow = [asyncio.create_task(read_two(cursor)) for cursor in cursors]
-        async with asyncio.timeout(60):
-            while (  # noqa: ASYNC110 - the server has no event for it
-                await asyncio.to_thread(count_waiting, mongodb_uri, settings.database)
-                < SLOW_QUERIES
-            ):
-                await asyncio.sleep(0.05)
-            repository = Repository(own, GRAPH, Capacity.of(settings))
-            names = {"first_name": "Ada", "last_name": "Lovelace"}
-            person = GRAPH["person"]
-            (written,) = await repository.write([Write(Verb.ADD, person, NEW, Change(names, ()))])
-            assert not any(task.done() for task in slow)
-            stored = await repository.snapshot().get(person, written.record["_id"])
-            assert stored["first_name"] == "Ada"
-            await own.events.insert_one({"_id": 2})
-            await asyncio.gather(*slow)
+async def test_all_threads_have_a_connection(settings: Settings) -> None:
+    """With fewer threads, as motor has by default, slow queries would block all writes."""
+    async with connect(settings, GRAPH) as database:
+        # Motor's annotations take this property for a method.
+        options: ClientOptions = database.client.options  # type: ignore[assignment]
+        assert options.pool_options.max_pool_size == THREADS
+    assert motor.frameworks.asyncio._EXECUTOR._max_workers == THREADS

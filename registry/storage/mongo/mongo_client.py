@@ -2,7 +2,7 @@
 
 import re
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from decimal import Decimal
 from threading import Lock
@@ -43,6 +43,11 @@ _OPTIONS: dict[str, Any] = {
     "wTimeoutMS": 10_000,
     "readPreference": "primary",
     "serverSelectionTimeoutMS": 5_000,
+    # A frozen or unreachable server leaves its connections open. The driver interrupts the commands
+    # that wait on them when a heartbeat is late: after 4.5 s at most, before MongoDB elects another
+    # primary. A busy server is not late by 3 s: heartbeats wait for neither disk nor commands.
+    "heartbeatFrequencyMS": 1_000,
+    "connectTimeoutMS": 3_000,
     "maxPoolSize": THREADS,
     "tz_aware": True,
     # A value that cannot be decoded must not keep the other records of a reply from being read.
@@ -50,17 +55,6 @@ _OPTIONS: dict[str, Any] = {
     "datetime_conversion": "DATETIME_AUTO",
 }
 """Options that MONGODB_URI cannot override."""
-
-_HEARTBEATS: dict[str, Any] = {"heartbeatFrequencyMS": 1_000, "connectTimeoutMS": 3_000}
-"""Options that MONGODB_URI can override: they decide when a silent member counts as lost.
-
-A frozen or unreachable server leaves its connections open. The driver interrupts the commands that
-wait on them when a heartbeat is `connectTimeoutMS` late: 3.5 to 4.5 s after the last sign of life
-instead of up to 30 s, so before MongoDB elects another primary, which takes 10 s by default. A
-busy server is not late by 3 s, as heartbeats wait for neither its disk nor other commands. Nor does
-a service short of CPU time interrupt healthy connections: the driver reads what has arrived before
-it gives up.
-"""
 
 _SOCKET_SECONDS = 10.0
 """How long MongoDB may take to reply, in addition to the time limit of a query."""
@@ -126,21 +120,13 @@ def _open(uri: str, seconds: float) -> AsyncIOMotorClient[dict[str, Any]]:
         with warnings.catch_warnings():
             # pymongo only warns of a misspelt option and ignores it, even one for security.
             warnings.simplefilter("error", UserWarning)
-            milliseconds = round(seconds * 1_000)
-            options = {**_OPTIONS, **_unset(_HEARTBEATS, uri), "socketTimeoutMS": milliseconds}
+            options = {**_OPTIONS, "socketTimeoutMS": round(seconds * 1_000)}
             return AsyncIOMotorClient(uri, event_listeners=[_PoolSize()], **options)
     except (PyMongoError, ValueError, TypeError, OSError, UserWarning) as error:
         # What follows an unescaped & in the value of an option is taken for the name of another.
         is_secret = _SECRET_OPTIONS.search(uri) and not isinstance(error, OSError)
         reason = _INVALID_OPTION if is_secret else reason_of(error)
         raise InvalidSetting(f"MONGODB_URI: {reason}; {_ADVICE}") from error
-
-
-def _unset(options: Mapping[str, Any], uri: str) -> dict[str, Any]:
-    """Return the options that a URI does not set; their names are case-insensitive."""
-    query = re.split("[&;]", uri.partition("?")[2].lower())
-    names = {part.partition("=")[0] for part in query}
-    return {name: value for name, value in options.items() if name.lower() not in names}
 
 
 async def _check(client: AsyncIOMotorClient[dict[str, Any]], database: str) -> None:

@@ -170,24 +170,6 @@ class Pages:
         return await self.coalescer.load(number, fetch)
 
 
-async def test_equal_keys_share_a_fetch_that_begins_after_all_of_the_calls() -> None:
-    pages = Pages()
-    tasks = await pages.load(1) + await pages.load(1, 1, 1, 1)
-    assert pages.batches[1].loaded == [[1]]
-    pages.batches[1].released.set()
-    assert await asyncio.gather(*tasks) == [10] * 5
-    assert pages.batches[1].loaded == [[1], [1]]
-
-
-async def test_a_cancelled_caller_does_not_affect_others_with_an_equal_key() -> None:
-    pages = Pages()
-    tasks = await pages.load(1, 1) + await pages.load(1, 1)
-    tasks[0].cancel()
-    tasks[2].cancel()
-    pages.batches[1].released.set()
-    assert [await tasks[1], await tasks[3]] == [10, 10]
-
-
 async def test_a_fetch_is_cancelled_with_the_last_of_its_callers() -> None:
     pages = Pages()
     first, second, third, fourth = await pages.load(1) + await pages.load(1, 1, 1)

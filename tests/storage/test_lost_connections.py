@@ -112,31 +112,6 @@ async def test_a_single_write_is_executed_once_when_its_connection_breaks(
     ]
 
 
-@pytest.fixture
-def _short_server_selection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(mongo_client._OPTIONS, "serverSelectionTimeoutMS", 1_000)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("_short_server_selection")
-@pytest.mark.parametrize("effect", [Effect.REQUEST_LOST, Effect.REPLY_LOST])
-async def test_permanent_connection_loss_is_reported_to_all_callers_and_duplicates_nothing(
-    proxy: Proxy, behind_proxy: Api, database: Database, effect: Effect
-) -> None:
-    proxy.verb, proxy.effect, proxy.permanent = "commitTransaction", effect, True
-    posts = [post(behind_proxy, f"F{number}", **IN_A_GROUP) for number in range(MANY)]
-    for response in await asyncio.gather(*posts):
-        assert response.status == 503
-        assert response.code == "unavailable"
-        assert int(response.headers["Retry-After"]) > 0
-    assert proxy.affected
-    stored = list((await names(database)).values())
-    assert len(stored) == len(set(stored))
-    assert bool(stored) == (effect is Effect.REPLY_LOST)
-    proxy.effect, proxy.permanent = Effect.NONE, False
-    assert (await post(behind_proxy, "Grace")).status == 201
-
-
 async def test_the_change_feed_continues_with_a_warning(
     proxy: Proxy, behind_proxy: Api, caplog: pytest.LogCaptureFixture
 ) -> None:

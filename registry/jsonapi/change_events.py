@@ -115,7 +115,7 @@ def _operation(change: ChangedRecord, audience: Audience) -> Mapping[str, Any] |
         return None
     identifier = {"type": resource.type, "id": str(change.id)}
     if change.verb is Verb.REMOVE:
-        return {"op": change.verb.value, "ref": identifier}
+        return {"op": change.verb, "ref": identifier}
     attributes = {
         name: resource.json_value(name, fields)
         for name in resource.attributes
@@ -133,7 +133,7 @@ def _operation(change: ChangedRecord, audience: Audience) -> Mapping[str, Any] |
     data = identifier | {name: one for name, one in members.items() if one}
     written = fields.get(UPDATED_AT) if attributes else None
     meta = {UPDATED_AT: written or change.time, UPDATED_BY: change.author}
-    return {"op": change.verb.value, "data": data, "meta": meta}
+    return {"op": change.verb, "data": data, "meta": meta}
 
 
 def _additions_first(changes: Sequence[ChangedRecord]) -> Iterable[ChangedRecord]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from enum import Enum
+from enum import StrEnum
 from typing import Any, Self, TypeAlias
 
 from registry.jsonapi.error_objects import DATA, JsonPointer
@@ -27,7 +27,7 @@ class Identifier:
     pointer: str | None
 
 
-class Verb(Enum):
+class Verb(StrEnum):
     """The effect of a write, by its name in the extension Atomic Operations.
 
     Resources are created, updated and deleted; members of a relationship are added, replaced and

@@ -16,6 +16,7 @@ from collections.abc import (
     Sequence,
 )
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import lru_cache, partial
 from itertools import chain
 from typing import Any, TypeAlias
@@ -33,6 +34,7 @@ from registry.model.graph import Graph
 from registry.model.record import FirstPage, LinkedIds, Record, compile_function
 from registry.model.resource_type import Relationship, ResourceType
 from registry.offloading import offload, pause
+from registry.protocol import RESULTS
 
 LinkageById: TypeAlias = "Mapping[str, Mapping[str, Mapping[int, LinkedIds]]]"
 """Type -> relationship name -> id of a resource -> the ids it is linked to."""
@@ -49,6 +51,14 @@ JSONAPI = {"version": "1.0"}
 
 LARGE_PART = 5_000
 """Resources and identifiers of a stream that are rendered without serving others: about 5 ms."""
+
+
+class Effect(StrEnum):
+    """What an addition that merges has done, as the `meta` of its result says."""
+
+    CREATED = "created"
+    UPDATED = "updated"
+    UNCHANGED = "unchanged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +192,20 @@ async def _members(part: Part, query: Query) -> bytes:
 
     await pause()
     return await offload(encode, size=part.size, limit=LARGE_PART)
+
+
+def encode_results(objects: Sequence[str | None], effects: Iterable[Effect | None] = ()) -> bytes:
+    """Return a document of operation results.
+
+    objects: of the results, None without one. effects: for the `meta` of those that have one.
+    """
+    members: list[dict[str, Any]] = [
+        {} if text is None else {"data": Fragment(text)} for text in objects
+    ]
+    for member, effect in zip(members, effects, strict=False):
+        if effect is not None:
+            member["meta"] = {"effect": effect}
+    return orjson.dumps({RESULTS: members, "jsonapi": JSONAPI})
 
 
 def encode_errors(errors: Sequence[ApiError], request_id: str) -> bytes:

@@ -1,12 +1,13 @@
-"""Request document -> validated input (JSON:API 1.0, Creating, Updating and Deleting Resources)."""
+"""Request documents -> changes and writes (JSON:API 1.0, Atomic Operations)."""
 
-from collections.abc import Collection, Mapping
-from itertools import count, repeat
+import re
+from collections.abc import Collection
 from typing import Any, TypeAlias
+from urllib.parse import unquote
 
 import orjson
 
-from registry.jsonapi.changes import Change, Identifier, Linkage, Verb
+from registry.jsonapi.changes import NO_CHANGE, Change, Identifier, Linkage, Verb, Write
 from registry.jsonapi.error_objects import (
     DATA,
     READ_ONLY,
@@ -15,35 +16,46 @@ from registry.jsonapi.error_objects import (
     JsonPointer,
     quoted,
     unknown_relationship,
+    unknown_type,
 )
 from registry.jsonapi.error_types import (
     InvalidField,
     InvalidMerge,
     MalformedDocument,
+    NotFound,
     TypeConflict,
 )
+from registry.model.graph import Graph
 from registry.model.implicit_attributes import parse_id
 from registry.model.record import MAX_ID
 from registry.model.resource_type import Relationship, ResourceType
+from registry.protocol import OPERATIONS, RESULTS
 
-LocalId: TypeAlias = tuple[str, str]
-"""The type and the `lid` of a resource that an operation adds."""
-
-LocalIds: TypeAlias = Mapping[LocalId, int]
-"""The placeholder ids of these resources."""
+_LocalIds: TypeAlias = dict[tuple[str, str], int]
+"""The placeholder ids of the resources that operations add, by type and `lid`."""
 
 _Object: TypeAlias = dict[str, Any]
 
+MAX_OPERATIONS = 1_000
+"""Per request. A longer transaction would keep other writes of its records waiting."""
+
+OPERATIONS_POINTER = JsonPointer() / OPERATIONS
+
+_EXCLUDED = ("data", "included", "errors", RESULTS)
+"""Members that a document of operations must not have (Atomic Operations, Document Structure)."""
+
+_PLAIN_PATH = re.compile(r"/(?!/)[^?#\t\r\n]*")
+
+_Target: TypeAlias = tuple[ResourceType, Identifier | None, Relationship | None]
+"""The target of `ref`, `href` or `data`; without an identifier, the collection of the type."""
+
 MAX_CONTAINERS = 50_000
 """Objects and arrays per document: while the parser creates them, nothing else is done. A valid
-document of 1 MiB has fewer."""
+document of 1 MiB has fewer, also together with the braces and brackets in its texts."""
 
 
 def load(body: bytes, resource: ResourceType, verb: Verb, *, merges: bool = False) -> Change:
-    """Return the change that the document of a POST (ADD) or PATCH (UPDATE) describes.
-
-    Raises as `load_member` and `DocumentLoader.change` do, and ApiErrors with all other errors.
-    """
+    """Return the change that the document of a POST (ADD) or PATCH (UPDATE) describes."""
     loader = DocumentLoader()
     data = load_member(body, "data")
     change = loader.change(data, resource, DATA, verb, merges=merges)
@@ -52,25 +64,38 @@ def load(body: bytes, resource: ResourceType, verb: Verb, *, merges: bool = Fals
 
 
 def load_linkage(body: bytes, relationship: Relationship, verb: Verb) -> Change:
-    """Return the change of a relationship (JSON:API 1.0, Updating Relationships).
-
-    Raises as `load_member` does, and ApiErrors with all other errors.
-    """
+    """Return the change of a relationship (JSON:API 1.0, Updating Relationships)."""
     loader = DocumentLoader()
     linkage = loader.linkage(load_member(body, "data"), relationship, verb, DATA)
     loader.errors.raise_any()
     return Change({}, (linkage,))
 
 
-def load_member(body: bytes, member: str, excluded: Collection[str] = ()) -> Any:
-    """Parse a document and return one of its top-level members.
+def load_operations(body: bytes, graph: Graph, *, merges: bool = False) -> list[Write]:
+    """Return the operations of a request as writes, in order.
 
-    Raises MalformedDocument if the body is not a JSON object, has more than MAX_CONTAINERS objects
-    and arrays, lacks the member, or has one of the excluded members.
+    merges: whether to update resources that have the values of unique attributes already.
     """
-    containers = body.count(b"{") + body.count(b"[")
-    if containers > MAX_CONTAINERS and _outside_strings(body) > MAX_CONTAINERS:
-        detail = f"The document has more than {MAX_CONTAINERS:,} objects and arrays."
+    members = load_member(body, OPERATIONS, _EXCLUDED)
+    if not isinstance(members, list) or not 0 < len(members) <= MAX_OPERATIONS:
+        detail = f"`{OPERATIONS}` must be an array of 1 to {MAX_OPERATIONS} operations."
+        raise MalformedDocument(detail, OPERATIONS_POINTER)
+    errors, operations, local_ids = ErrorCollector(), [], _LocalIds()
+    for index, member in enumerate(members):
+        position, placeholder = OPERATIONS_POINTER / index, -index - 1
+        with errors:
+            loader = _OperationLoader(member, position, graph, local_ids)
+            operations.append(loader.load(placeholder, merges=merges))
+        with errors:
+            _register_local_id(member, position, placeholder, local_ids)
+    errors.raise_any()
+    return operations
+
+
+def load_member(body: bytes, member: str, excluded: Collection[str] = ()) -> Any:
+    """Parse a document and return one of its top-level members, which excludes some others."""
+    if body.count(b"{") + body.count(b"[") > MAX_CONTAINERS:
+        detail = f"The document has more than {MAX_CONTAINERS:,} objects, arrays, `{{` and `[`."
         raise MalformedDocument(detail, "")
     try:
         document = orjson.loads(body)
@@ -87,13 +112,6 @@ def load_member(body: bytes, member: str, excluded: Collection[str] = ()) -> Any
     return document[member]
 
 
-def _outside_strings(body: bytes) -> int:
-    """Return the number of objects and arrays in a JSON text."""
-    unescaped = body.replace(b"\\\\", b"").replace(b'\\"', b"")
-    outside = b"".join(unescaped.split(b'"')[::2])
-    return outside.count(b"{") + outside.count(b"[")
-
-
 class DocumentLoader:
     """Loads parts of a document; their errors are collected in `errors`.
 
@@ -101,7 +119,7 @@ class DocumentLoader:
     and InvalidField to `errors`; what they return is only valid without errors.
     """
 
-    def __init__(self, local_ids: LocalIds | None = None) -> None:
+    def __init__(self, local_ids: _LocalIds | None = None) -> None:
         self.errors = ErrorCollector()
         self._local_ids = local_ids
 
@@ -114,12 +132,11 @@ class DocumentLoader:
         *,
         merges: bool = False,
     ) -> Change:
-        """Return the change that a resource object describes.
+        """Return the change that a resource object describes; its `id` is discarded.
 
-        Of an addition, required attributes must be present, missing ones get their defaults, and
-        read-only ones are refused. One that merges needs a unique attribute instead. A client's
-        `id` is discarded. Raises MalformedDocument if `data` is not an object, TypeConflict if it
-        is of another type.
+        An addition must have the required attributes and gets the defaults of others. One that
+        merges needs a unique attribute instead. Raises MalformedDocument if `data` is not an
+        object, TypeConflict if it is of another type.
         """
         creates = verb is Verb.ADD and not merges
         if not isinstance(data, dict):
@@ -130,8 +147,8 @@ class DocumentLoader:
             self.errors.add(error)
         attributes = self._object_member(data, "attributes", position)
         names = () if creates else resource.readable.keys() - resource.writable
-        read_only = {name: value for name, value in attributes.items() if name in names}
-        written = {name: one for name, one in attributes.items() if name not in read_only}
+        read_only = {name: attributes[name] for name in attributes if name in names}
+        written = {name: attributes[name] for name in attributes if name not in names}
         loaded = self._attributes(written, resource, position, creates=creates)
         linkages = self._linkages(data, resource, position)
         if merges and not resource.has_unique(attributes):
@@ -142,18 +159,19 @@ class DocumentLoader:
     def _attributes(
         self, attributes: _Object, resource: ResourceType, position: JsonPointer, *, creates: bool
     ) -> _Object:
-        details = dict[str, str]()
-        for name in [name for name in attributes if name not in resource.writable]:
-            if name in resource.readable or name in resource.hidden:
-                details[name] = READ_ONLY
+        place, writable = position / "attributes", _Object()
+        for name, value in attributes.items():
+            if name in resource.writable:
+                writable[name] = value
+            elif name in resource.readable or name in resource.hidden:
+                self.errors.add(InvalidField(READ_ONLY, place / name))
             else:
                 detail = f"{quoted(name)} is not an attribute of `{resource.type}`; available:"
-                details[name] = f"{detail} {quoted(*resource.attributes)}."
-        writable = {name: value for name, value in attributes.items() if name not in details}
-        names = resource.attributes if creates else writable
-        loaded, defects = resource.load(writable, names)
-        for name, detail in (details | defects).items():
-            self.errors.add(InvalidField(detail, position / "attributes" / name))
+                detail = f"{detail} {quoted(*resource.attributes)}."
+                self.errors.add(InvalidField(detail, place / name))
+        loaded, defects = resource.load(writable, resource.attributes if creates else writable)
+        for name, detail in defects.items():
+            self.errors.add(InvalidField(detail, place / name))
         return loaded
 
     def _linkages(
@@ -189,8 +207,9 @@ class DocumentLoader:
             return Linkage(relationship, (), verb)
         target = relationship.target
         if relationship.to_many:
-            positions = map(position.__truediv__, count())
-            identifiers = tuple(map(self.identifier, data, repeat(target), positions))
+            identifiers = tuple(
+                self.identifier(one, target, position / index) for index, one in enumerate(data)
+            )
         else:
             identifiers = () if data is None else (self.identifier(data, target, position),)
         return Linkage(relationship, identifiers, verb)
@@ -200,8 +219,7 @@ class DocumentLoader:
         if not isinstance(data, dict):
             self.errors.add(MalformedDocument("A resource identifier must be an object.", position))
             return Identifier(None, "", position)
-        error = _type_error(data, type_name, position)
-        if error:
+        if error := _type_error(data, type_name, position):
             self.errors.add(error)
         if self._local_ids is not None and "lid" in data:
             if error:  # without the type, the local id cannot be looked up
@@ -209,27 +227,26 @@ class DocumentLoader:
             return self._local_identifier(data, type_name, position, self._local_ids)
         id_, id_position = data.get("id"), position / "id"
         # Integers are accepted too; one beyond 64 bits is parsed as a float.
-        is_beyond_64_bits = isinstance(id_, float) and abs(id_) > MAX_ID
-        is_valid = isinstance(id_, str | int) or is_beyond_64_bits
-        if isinstance(id_, bool) or not is_valid:
+        is_valid = id_.__class__ in {str, int} or (isinstance(id_, float) and abs(id_) > MAX_ID)
+        if not is_valid:
             detail = "`id` is missing or neither a string nor an integer."
             self.errors.add(MalformedDocument(detail, id_position))
             return Identifier(None, "", id_position)
         return Identifier(parse_id(str(id_)), str(id_), id_position)
 
     def _local_identifier(
-        self, data: _Object, type_name: str, position: JsonPointer, local_ids: LocalIds
+        self, data: _Object, type_name: str, position: JsonPointer, local_ids: _LocalIds
     ) -> Identifier:
         lid, lid_position = data["lid"], position / "lid"
-        text = lid if isinstance(lid, str) else None
-        placeholder = None if text is None else local_ids.get((type_name, text))
+        text = lid if isinstance(lid, str) else ""
+        placeholder = local_ids.get((type_name, text)) if isinstance(lid, str) else None
         if "id" in data:
             detail = "A resource identifier must have either `id` or `lid`, not both."
             self.errors.add(MalformedDocument(detail, position))
         elif placeholder is None:
             detail = f"No preceding operation adds a `{type_name}` with this local id."
             self.errors.add(MalformedDocument(detail, lid_position))
-        return Identifier(placeholder, text or "", lid_position)
+        return Identifier(placeholder, text, lid_position)
 
     def _object_member(self, data: _Object, name: str, position: JsonPointer) -> _Object:
         """Return an object-valued member of a resource object, {} if it is missing."""
@@ -249,3 +266,135 @@ def _type_error(data: _Object, type_name: str, position: JsonPointer) -> ApiErro
         return MalformedDocument("`type` is missing or not a string.", member)
     detail = f"The type must be `{type_name}`, not {quoted(value)}."
     return TypeConflict(detail, member)
+
+
+def _register_local_id(
+    operation: Any, position: JsonPointer, placeholder: int, local_ids: _LocalIds
+) -> None:
+    """Register the local id of a resource that is added.
+
+    Done for rejected operations too, so that references to them are not reported as well.
+    """
+    match operation:
+        case {"op": "add", "data": {"lid": lid, **data}} if "ref" not in operation:
+            lid_position, type_name = position / "data" / "lid", data.get("type")
+            if not isinstance(lid, str):
+                raise MalformedDocument("`lid` must be a string.", lid_position)
+            if not isinstance(type_name, str):
+                return  # reported by the operation itself
+            if (type_name, lid) in local_ids:
+                raise MalformedDocument("A preceding operation has the same `lid`.", lid_position)
+            local_ids[type_name, lid] = placeholder
+
+
+class _OperationLoader(DocumentLoader):
+    """Loads one operation. Raises MalformedDocument or NotFound if it is not an operation."""
+
+    def __init__(
+        self, operation: Any, position: JsonPointer, graph: Graph, local_ids: _LocalIds
+    ) -> None:
+        super().__init__(local_ids)
+        if not isinstance(operation, dict):
+            raise MalformedDocument("An operation must be an object.", position)
+        if operation.get("op") not in [*Verb]:
+            raise MalformedDocument(f"`op` must be one of {quoted(*Verb)}.", position / "op")
+        self._operation: dict[str, Any] = operation
+        self._verb = Verb(operation["op"])
+        self._position = position
+        self._graph = graph
+
+    def load(self, placeholder: int, *, merges: bool) -> Write:
+        """Return the operation. placeholder: stands for the id of a resource that it adds."""
+        verb, position = self._verb, self._position / "data"
+        resource, target, relationship = self._target()
+        merges = merges and verb is Verb.ADD and relationship is None
+        self.errors.raise_any()
+        if resource.read_only or (relationship and relationship.read_only):
+            name = relationship.name if relationship else resource.type
+            raise MalformedDocument(f"{quoted(name)} is read-only.", self._position)
+        if relationship is not None:
+            if not relationship.to_many and verb is not Verb.UPDATE:
+                detail = f"`{relationship.name}` is a to-one relationship: it supports only"
+                raise MalformedDocument(f"{detail} `update`.", self._position / "op")
+            linkage = self.linkage(self._data(), relationship, verb, position)
+            verb, change = Verb.UPDATE, Change({}, (linkage,))
+        elif (target is None) != (verb is Verb.ADD):
+            kind = "a collection or a relationship" if target else "one resource"
+            detail = f"The target of `{verb}` must be {kind}."
+            raise MalformedDocument(detail, self._position)
+        elif verb is Verb.REMOVE:
+            if self._operation.get("data") is not None:
+                raise MalformedDocument("`remove` takes `data` only with a relationship.", position)
+            change = NO_CHANGE
+        else:
+            change = self.change(self._data(), resource, position, verb, merges=merges)
+        self.errors.raise_any()
+        is_shown = relationship is None and verb is not Verb.REMOVE
+        target = target or Identifier(placeholder, "", position)
+        return Write(
+            verb, resource, target, change, position=position, is_shown=is_shown, merges=merges
+        )
+
+    def _data(self) -> Any:
+        if "data" not in self._operation:
+            raise MalformedDocument("This operation requires `data`.", self._position)
+        return self._operation["data"]
+
+    def _target(self) -> _Target:
+        operation, position = self._operation, self._position
+        if "ref" in operation and "href" in operation:
+            detail = "An operation must have either `ref` or `href`, not both."
+            raise MalformedDocument(detail, position)
+        if "href" in operation:
+            return self._href_target(operation["href"], position / "href")
+        if "ref" in operation:
+            ref, position = operation["ref"], position / "ref"
+            resource, relationship = self._resource(ref, position), None
+            # Even if null or empty: without the relationship, `remove` would delete the resource.
+            if "relationship" in ref:
+                member = position / "relationship"
+                relationship = _relationship(resource, ref["relationship"], member)
+            return resource, self.identifier(ref, resource.type, position), relationship
+        if self._verb is Verb.REMOVE:
+            raise MalformedDocument("`remove` requires `ref` or `href`.", position)
+        data, position = self._data(), position / "data"
+        resource = self._resource(data, position)
+        if self._verb is Verb.ADD:
+            return resource, None, None
+        return resource, self.identifier(data, resource.type, position), None
+
+    def _href_target(self, href: Any, position: JsonPointer) -> _Target:
+        """Return the target of a path of this service: a collection, a resource or linkage."""
+        if not isinstance(href, str):
+            raise MalformedDocument("`href` must be a string.", position)
+        collections = {resource.collection: resource for resource in self._graph.values()}
+        # Other hosts are not this service, and query parameters would have no effect. `urlsplit`
+        # would keep the text, which may be as long as a body.
+        is_path = _PLAIN_PATH.fullmatch(href)
+        match [unquote(segment) for segment in href.split("/")] if is_path else []:
+            case ["", collection] if collection in collections:
+                return collections[collection], None, None
+            case ["", collection, id_] if collection in collections:
+                return collections[collection], Identifier(parse_id(id_), id_, position), None
+            case ["", collection, id_, "relationships", name] if collection in collections:
+                relationship = _relationship(collections[collection], name, position)
+                target = Identifier(parse_id(id_), id_, position)
+                return collections[collection], target, relationship
+        detail = "`href` must be the path of a collection, a resource or its linkage."
+        raise NotFound(detail, position)
+
+    def _resource(self, data: Any, position: JsonPointer) -> ResourceType:
+        type_name = data.get("type") if isinstance(data, dict) else None
+        if not isinstance(type_name, str):
+            raise MalformedDocument("An object with a `type` is required.", position)
+        if type_name not in self._graph:
+            raise NotFound(unknown_type(type_name, self._graph), position / "type")
+        return self._graph[type_name]
+
+
+def _relationship(resource: ResourceType, name: Any, position: JsonPointer) -> Relationship:
+    if not isinstance(name, str):
+        raise MalformedDocument("`relationship` must be a string.", position)
+    if name not in resource.relationships:
+        raise NotFound(unknown_relationship(name, resource), position)
+    return resource.relationships[name]

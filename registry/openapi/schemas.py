@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any, TypeAlias
 
-from registry.jsonapi.documents import JSONAPI, path_of
+from registry.jsonapi.documents import JSONAPI, Effect, path_of
 from registry.jsonapi.error_types import error_types
-from registry.jsonapi.operation_documents import MAX_OPERATIONS, Effect
+from registry.jsonapi.request_documents import MAX_OPERATIONS
 from registry.model.graph import Graph, InvalidDeclaration
 from registry.model.implicit_attributes import ID_PATTERN
 from registry.model.record import MAX_ID

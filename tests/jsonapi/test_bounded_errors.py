@@ -11,10 +11,9 @@ import pytest
 
 from registry.jsonapi.changes import Verb
 from registry.jsonapi.error_objects import ApiError, ApiErrors
-from registry.jsonapi.operation_documents import load_operations
 from registry.jsonapi.pagination import PageSizes
 from registry.jsonapi.query import QueryScope, parse_query
-from registry.jsonapi.request_documents import load, load_linkage
+from registry.jsonapi.request_documents import load, load_linkage, load_operations
 from registry.model.graph import Graph
 from registry.protocol import OPERATIONS
 from registry.resources import RESOURCES

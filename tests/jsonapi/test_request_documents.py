@@ -111,10 +111,5 @@ def test_linkage_that_is_not_valid_is_read_up_to_the_maximum_number_of_errors() 
 def test_a_document_has_a_maximum_number_of_objects_and_arrays(member: bytes) -> None:
     most = MAX_CONTAINERS - 2
     assert len(load_member(b'{"data":[%s]}' % b",".join([member] * most), "data")) == most
-    with pytest.raises(MalformedDocument, match="has more than 50,000 objects and arrays"):
+    with pytest.raises(MalformedDocument, match="has more than 50,000 objects"):
         load_member(b'{"data":[%s]}' % b",".join([member] * (most + 1)), "data")
-
-
-@pytest.mark.parametrize("text", ["{" * 60_000, '"{' * 60_000, "\\[" * 60_000, '\\"{' * 60_000])
-def test_braces_in_strings_are_not_counted(text: str) -> None:
-    assert load_member(orjson.dumps({"data": text}), "data") == text

@@ -20,10 +20,16 @@ from registry.jsonapi.change_events import (
 )
 from registry.jsonapi.changes import Verb
 from registry.jsonapi.content_negotiation import prefers
-from registry.jsonapi.documents import encode_meta, resource_objects, written_linkage
+from registry.jsonapi.documents import (
+    Effect,
+    encode_meta,
+    encode_results,
+    resource_objects,
+    written_linkage,
+)
 from registry.jsonapi.error_types import PositionRejected, PreconditionFailed
-from registry.jsonapi.operation_documents import Effect, encode_results, load_operations
 from registry.jsonapi.query import Query
+from registry.jsonapi.request_documents import load_operations
 from registry.offloading import offload
 from registry.protocol import EVENT_STREAM, EXTENSION, LAST_EVENT_ID, MEDIA_TYPE, media_type
 from registry.storage import ClusterTime, InvalidPosition, WriteResult

@@ -1,7 +1,8 @@
 """Errors of reading and writing stored resources, independent of the driver and the protocol."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Self
 
 from pymongo.errors import ExecutionTimeout, PyMongoError
@@ -93,10 +94,7 @@ class RefusedWrites(StorageError):
 
 
 class InvalidRecord(StorageError):
-    """A record does not have the form that its type declares; nothing was written.
-
-    The message names the collection, the id, and the fields that are not valid.
-    """
+    """A record does not have the form that its type declares. The message says where."""
 
     def __init__(self, collection: str, id_: object, reason: str) -> None:
         super().__init__(f"The record {collection}/{id_!r:.80} is not valid: {reason:.500}")
@@ -142,10 +140,7 @@ class BulkheadFull(StorageError):
 
 
 class DiskNearlyFull(StorageError):
-    """The disk of the database has too little free space for changes; nothing was written.
-
-    reserve: the bytes that have to be free.
-    """
+    """The disk lacks free space for changes. reserve: the bytes that have to be free."""
 
     def __init__(self, reserve: int) -> None:
         super().__init__(f"less than {reserve // 2**20} MB are free")
@@ -160,24 +155,16 @@ class QueryTimeout(StorageError):
         self.seconds = seconds
 
 
-class translated_errors:  # noqa: N801 - called as a function; a generator takes twice the calls
-    """Context that raises Unavailable for every error of the driver, and logs its cause.
+@contextmanager
+def translated_errors(query_seconds: float | None = None) -> Iterator[None]:
+    """Raise Unavailable for every error of the driver, and log its cause.
 
     query_seconds: the time limit of a query; exceeding it is a QueryTimeout instead.
     """
-
-    __slots__ = ("_query_seconds",)
-
-    def __init__(self, query_seconds: float | None = None) -> None:
-        self._query_seconds = query_seconds
-
-    def __enter__(self) -> None:
-        """Do nothing yet."""
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if not isinstance(error, PyMongoError):
-            return
-        if self._query_seconds is not None and isinstance(error, ExecutionTimeout):
-            raise QueryTimeout(self._query_seconds) from error
+    try:
+        yield
+    except PyMongoError as error:
+        if query_seconds is not None and isinstance(error, ExecutionTimeout):
+            raise QueryTimeout(query_seconds) from error
         _log.error("MongoDB failed: %s", error)
         raise Unavailable from error

@@ -62,10 +62,7 @@ class Maintenance:
         self._has_caught_up = asyncio.Event()
 
     async def prepare(self) -> None:
-        """Complete small collections, and begin with the others in the background.
-
-        Raises PyMongoError.
-        """
+        """Complete small collections, and begin in the background. Raises PyMongoError."""
         for resource in self._graph.values():
             count = await self._database[resource.collection].estimated_document_count()
             await self._indexes.prepare(resource, is_small=count <= _MAX_SMALL_RECORDS)
@@ -73,7 +70,10 @@ class Maintenance:
                 await self._recompute_missing(resource)
             else:
                 self._large.append(resource)
-        await self._create_collections()
+        for name in self._text_indexing:
+            # Otherwise a snapshot could be older than the collection. Unlike the command `create`,
+            # this does not fail if another process has created it.
+            await self._database[collection_of(self._graph[name])].create_index(ID)
         self._task = asyncio.create_task(self._run())
 
     async def catch_up(self) -> None:
@@ -101,12 +101,6 @@ class Maintenance:
         for field in resource.computed:
             collection = self._database[resource.collection]
             await complete(collection, {field: None}, recompute(resource))
-
-    async def _create_collections(self) -> None:
-        """Create the collections of text blocks, so that no snapshot is older than they are."""
-        for name in self._text_indexing:
-            # Unlike the command `create`, this does not fail if another process has created it.
-            await self._database[collection_of(self._graph[name])].create_index(ID)
 
     async def _run(self) -> None:
         await self._retry(self._indexes.build)

@@ -63,10 +63,7 @@ def fields_of(resource: ResourceType, names: frozenset[str]) -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)
 def visible_fields(resource: ResourceType) -> tuple[str, ...]:
-    """Return all stored fields that responses are built from, besides `_id`.
-
-    Hidden fields never leave the database.
-    """
+    """Return all stored fields that responses are built from, besides `_id`."""
     return (*fields_of(resource, frozenset(resource.readable)), VERSION)
 
 
@@ -195,10 +192,7 @@ _LIMITS: Mapping[str, Mapping[str, int]] = {
 
 @lru_cache(maxsize=64)
 def record_schema(resource: ResourceType) -> Mapping[str, Any]:
-    """Return the schema of the records of a type, as `$jsonSchema` of MongoDB takes it.
-
-    Fields that may be null may be missing too, and so may computed ones. Other fields may be added.
-    """
+    """Return the `$jsonSchema` of a type. What may be null, or is computed, may be missing."""
     attributes = resource.record_attributes
     return {
         "bsonType": "object",
@@ -254,10 +248,7 @@ def _logged(error: InvalidRecord) -> InvalidRecord:
 def invalid_fields(
     resource: ResourceType, record: Record, fields: Iterable[str] | None = None
 ) -> Mapping[str, str]:
-    """Return the fields of a record that are not valid, each with the reason.
-
-    fields: those to check, by default all.
-    """
+    """Return the fields, by default all, that are not valid, each with the reason."""
     properties = record_schema(resource)["properties"]
     names = properties if fields is None else dict.fromkeys(fields)
     defects = {name: _defect(name, record.get(name), properties[name]) for name in names}

@@ -140,18 +140,12 @@ class Repository:
         return Snapshot(self._reads, time)
 
     async def snapshot_for(self, resource: ResourceType, query: Query) -> Snapshot:
-        """Complete the computed fields that a query uses; return the latest snapshot.
-
-        Raises Unavailable.
-        """
+        """Complete the computed fields of a query; return the latest snapshot."""
         await self._maintenance.recompute_for(resource, query)
         return self.snapshot()
 
     async def recent_changes(self, now: Timestamp) -> ChangeFeed:
-        """Return the changes from a minute before `now` if they are kept, else from `now`.
-
-        Raises Unavailable.
-        """
+        """Return the changes from a minute before `now` if they are kept, else from `now`."""
         recent = Timestamp(now.time - _RECENT_SECONDS, 0)
         try:
             await self.require_retained(recent)
@@ -207,16 +201,13 @@ class Repository:
     ) -> list[WriteResult]:
         """Apply the writes of one request in order, all or none; return the result of each.
 
-        A write that has begun is completed even if its caller is cancelled.
-
-        key: executes the writes once within a day; a repeated call returns the result of the first
-        one that succeeded, or raises FingerprintMismatch if its fingerprint differs. rolls_back:
-        undoes everything in the end; the ids of new resources are then those of none. Raises
-        RecordNotFound with the pointer to the resource, or to the targets of a linkage, that do not
-        exist; VersionConflict; DuplicateValue with the pointer to the attribute; InvalidAttributes;
-        RefusedWrites with several of these; InvalidRecord; StoredResultTooLarge; BulkheadFull;
-        DiskNearlyFull. Then nothing is written. Raises Unavailable, after which the writes may be
-        in effect.
+        A write that has begun is completed even if its caller is cancelled. key: executes the
+        writes once within a day; a repeated call returns the result of the first one that
+        succeeded, or raises FingerprintMismatch if its fingerprint differs. rolls_back: undoes
+        everything in the end; the ids of new resources are then those of none. Raises StorageError:
+        Unavailable, after which the writes may be in effect, or others, after which nothing is.
+        RecordNotFound has the pointer to the resource, or to the targets of a linkage; several
+        errors are RefusedWrites.
         """
         if not self._disk_space.is_enough:
             raise DiskNearlyFull(RESERVE_BYTES)

@@ -1,7 +1,8 @@
 """The schema of the database: validators, indexes, and unique indexes.
 
 Unique indexes are partial, so that null and missing values are not compared. Those of attributes
-that ignore case have a collation; filters, which do not ignore it, use other indexes.
+that ignore case have a collation; filters, which do not ignore it, use other indexes. All functions
+raise PyMongoError.
 """
 
 import datetime
@@ -65,8 +66,8 @@ _MAX_VALUES, _MAX_IDS, _MAX_CHARACTERS = 10, 5, 80
 async def prepare_validators(database: Database, graph: Graph) -> None:
     """Create missing collections with their validators, and replace outdated ones.
 
-    Records that were invalid before stay, and may be updated (`moderate`). Raises PyMongoError, but
-    only logs why a validator cannot be replaced.
+    Records that were invalid before stay, and may be updated (`moderate`). Why a validator cannot
+    be replaced is only logged.
     """
     names = [resource.collection for resource in graph.values()]
     listed = await database.command("listCollections", filter={"name": {"$in": names}})
@@ -101,7 +102,7 @@ async def _replace_validator(database: Database, name: str, options: dict[str, A
 async def id_batches(
     collection: AsyncIOMotorCollection[Record], query: Mapping[str, Any], size: int
 ) -> AsyncIterator[list[Any]]:
-    """Yield the ids of the records that a query selects, in batches. Raises PyMongoError."""
+    """Yield the ids of the records that a query selects, in batches."""
     cursor = collection.find(query, {ID: True}, batch_size=size)
     while records := await cursor.to_list(size):
         yield [record[ID] for record in records]
@@ -110,10 +111,7 @@ async def id_batches(
 async def complete(
     collection: AsyncIOMotorCollection[Record], query: Mapping[str, Any], update: list[Stage]
 ) -> None:
-    """Update all records that a query selects; updated ones must not match it any more.
-
-    Raises PyMongoError.
-    """
+    """Update all records that a query selects; updated ones must not match it any more."""
     async for ids in id_batches(collection, query, _BATCH_SIZE):
         await collection.update_many({**query, ID: {"$in": ids}}, update)
 
@@ -121,8 +119,7 @@ async def complete(
 class Indexes:
     """The indexes that filters and sorts use: of each indexed field and the id.
 
-    unindexed: the types whose indexes are not complete, as far as this process knows. The methods
-    raise PyMongoError.
+    unindexed: the types whose indexes are not complete, as far as this process knows.
     """
 
     def __init__(self, database: Database, graph: Graph, unindexed: set[str]) -> None:
@@ -163,10 +160,7 @@ def _models(fields: list[str]) -> list[IndexModel]:
 
 
 async def _complete_indexes(database: Database, collection: str) -> Mapping[str, Mapping[str, Any]]:
-    """Return the indexes of a collection by name, without those that are still being built.
-
-    Raises PyMongoError.
-    """
+    """Return the indexes of a collection by name, without those that are being built."""
     # MongoDB lists the others as well, and removes them if their build is aborted.
     listed: Mapping[str, Mapping[str, Any]] = await database[collection].index_information()
     if not listed:  # a collection that does not exist has no statistics
@@ -179,10 +173,7 @@ async def _complete_indexes(database: Database, collection: str) -> Mapping[str,
 
 
 async def drop_index(collection: AsyncIOMotorCollection[Record], name: str) -> bool:
-    """Drop an index, unless another process has; return whether it was there.
-
-    Raises PyMongoError.
-    """
+    """Drop an index, unless another process has; return whether it was there."""
     try:
         await collection.drop_index(name)
     except OperationFailure as error:
@@ -198,8 +189,8 @@ async def _build_indexes(
     """Build indexes of a collection; MongoDB logs the progress.
 
     Other processes that build the same ones wait for one build in MongoDB, and begin another if it
-    is aborted. The build is ended if the caller is cancelled. Raises PyMongoError;
-    DuplicateKeyError if an index is unique, but what is stored is not.
+    is aborted. The build is ended if the caller is cancelled. Raises DuplicateKeyError if an index
+    is unique, but what is stored is not.
     """
     # Otherwise a thread would wait for the build, and delay the end of the process.
     commands = ReadCommands(database)
@@ -212,8 +203,7 @@ async def _build_indexes(
 async def prepare_unique_indexes(database: Database, graph: Graph) -> None:
     """Create missing unique indexes, and drop those of attributes that are no longer unique.
 
-    Raises StartError with the values that several records have, or with the reason why MongoDB
-    cannot create an index; also PyMongoError.
+    Raises StartError with the duplicate values, or why MongoDB cannot create an index.
     """
     refusals: list[str] = []
     for resource in graph.values():
@@ -263,11 +253,7 @@ async def _describe_duplicates(
     query: Mapping[str, Any],
     **options: Any,
 ) -> str:
-    """Return the first values of a field that several records have, with ids of these records.
-
-    query: for the records to compare. options: those of the aggregation. The description is empty
-    if there are none. Raises PyMongoError.
-    """
+    """Return the first values of a field that several records of a query have, with their ids."""
     stages: list[Stage] = [
         {"$match": query},
         {"$group": {ID: f"${field}", "ids": {"$minN": {"input": f"${ID}", "n": _MAX_IDS + 1}}}},
@@ -278,14 +264,13 @@ async def _describe_duplicates(
     with pymongo.timeout(_BUILD_SECONDS):
         found = collection.aggregate(stages, allowDiskUse=True, **options)
         duplicates = await found.to_list(None)
-    texts = [f"{_shortened(one[ID])} (ids {_listed(one['ids'], _MAX_IDS)})" for one in duplicates]
+    texts = [
+        # As JSON, so that control characters do not break the line.
+        f"{json.dumps(str(one[ID])[:_MAX_CHARACTERS], ensure_ascii=False)} "
+        f"(ids {_listed(one['ids'], _MAX_IDS)})"
+        for one in duplicates
+    ]
     return _listed(texts, _MAX_VALUES)
-
-
-def _shortened(value: Any) -> str:
-    text = str(value)
-    shown = text if len(text) <= _MAX_CHARACTERS else f"{text[: _MAX_CHARACTERS - 1]}…"
-    return json.dumps(shown, ensure_ascii=False)  # without control characters, on one line
 
 
 def _listed(items: Sequence[Any], limit: int) -> str:

@@ -109,7 +109,7 @@ async def test_a_start_is_refused_with_a_bounded_list_of_all_duplicates(
     assert computers == (
         "computer.serial cannot be unique, as computers have these values more than once: "
         '"SN-1" (ids 1, 2, 3, 4, 5, …), "SN-2" (ids 8, 10), '
-        f'"a\\"\\n{"x" * 76}…" (ids 12, 13)'
+        f'"a\\"\\n{"x" * 77}" (ids 12, 13)'
     )
     assert persons.startswith(
         "person.email cannot be unique, as persons have these values more than once: "

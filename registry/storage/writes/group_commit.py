@@ -182,10 +182,7 @@ class GroupCommit:
         outcomes: _Outcomes,
         transaction: Transaction,
     ) -> list[RequestOutcome]:
-        """Apply the requests of a group; return the outcome of each that need not wait.
-
-        outcomes: gets what the others wait for.
-        """
+        """Apply requests; return the outcome of each that need not wait, and add the others'."""
         unit = UnitOfWork(transaction, self._graph, self._counters)
         await unit.load(requests)
         applied: list[RequestOutcome] = []

@@ -54,10 +54,7 @@ class Counters:
         self._blocks = {name: _Blocks(database.counters, name) for name in graph}
 
     async def prepare(self) -> None:
-        """Create missing counters, and continue each above the greatest stored id.
-
-        Raises PyMongoError.
-        """
+        """Continue each counter above the greatest stored id. Raises PyMongoError."""
         for resource in self._graph.values():
             last = await greatest_id(self._database[resource.collection])
             await self._database.counters.update_one(

@@ -40,10 +40,7 @@ class UniqueValues:
         self._ids: dict[tuple[str, str, Hashable], list[int]] = defaultdict(list)
 
     async def load(self, writes: Iterable[Write]) -> Mapping[str, Set[int]]:
-        """Find who has the values that writes set; return the ids by type, which are to be loaded.
-
-        Raises PyMongoError.
-        """
+        """Find who has the values that writes set; return the ids to be loaded, by type."""
         values: dict[tuple[ResourceType, str], dict[Hashable, Any]] = defaultdict(dict)
         for write in writes:
             for name, value in write.unique_values.items():

@@ -89,11 +89,12 @@ class UnitOfWork:
             found = await self._transaction.find(RESULTS, {"_id": {"$in": keys}})
             self.records.load(RESULTS, found)
         values: dict[str, dict[str, set[int]]] = defaultdict(partial(defaultdict, set))
-        for write in (write for request in requests for write in request.writes):
+        writes = [write for request in requests for write in request.writes]
+        for write in writes:
             for type_name, field_name, ids in values_to_load(write):
                 values[type_name][field_name].update(ids)
-        await self._load_unique(requests, values)
-        changes_links = any(request.changes_links for request in requests)
+        await self._load_unique(writes, values)
+        changes_links = any(one.change.linkages or one.verb is Verb.REMOVE for one in writes)
         former_target_ids: dict[str, set[int]] = defaultdict(set)
         # Targets come last, as far as possible: the records that lead to them are then known.
         for resource in sorted(self._graph.writable, key=lambda one: not one.links):
@@ -107,10 +108,9 @@ class UnitOfWork:
             await self._load_type(self._graph[type_name], {"_id": set()}, requests, unknown)
 
     async def _load_unique(
-        self, requests: Sequence[WriteRequest], values: dict[str, dict[str, set[int]]]
+        self, writes: Sequence[Write], values: dict[str, dict[str, set[int]]]
     ) -> None:
         """Find who has the unique values that are set, and add their ids to those to load."""
-        writes = [write for request in requests for write in request.writes]
         for type_name, ids in (await self._values.load(writes)).items():
             values[type_name]["_id"].update(ids)
         for write in writes:

@@ -74,8 +74,9 @@ class WriteRequest:
 
     sent: with placeholders. writes: with the ids that replace them, unless it merges. key: that
     under which the results are stored. rolls_back: whether nothing is stored in the end. records:
-    those that it is known to write, or to refer to. size: the number of resources that it names.
-    is_alone: whether it has a transaction of its own.
+    those that it is known to write, or to refer to, and what stands for values of unique
+    attributes. size: the number of resources that it names. is_alone: whether it has a transaction
+    of its own.
     """
 
     def __init__(
@@ -91,28 +92,17 @@ class WriteRequest:
         self.key = key
         self.rolls_back = rolls_back
         self.size = sum(write.size for write in writes)
-        self.records: set[RecordKey] = {
-            (write.resource.type, write.target.id)
-            for write in writes
-            if write.verb is not Verb.ADD and write.target.id is not None
-        }
-        self.merges = False
+        self.is_alone = is_large(writes) or rolls_back
+        self.records: set[RecordKey] = set() if key is None else {key.record}
         for write in writes:
-            self.merges |= write.merges
+            if write.verb is not Verb.ADD and (write.target.id or 0) > 0:
+                self.records.add((write.resource.type, write.target.id))
             for linkage in write.change.linkages:
                 target = linkage.relationship.target
-                self.records.update((target, id_) for id_ in linkage.ids)
-        if self.merges:
-            self.records -= {(one.resource.type, one.target.id) for one in writes if one.merges}
-        self.records.update(_values(writes))
-        self.is_alone = is_large(writes) or rolls_back
-        if key is not None:
-            self.records.add(key.record)
-
-    @property
-    def changes_links(self) -> bool:
-        """Whether it may change links."""
-        return any(one.change.linkages or one.verb is Verb.REMOVE for one in self.sent)
+                self.records.update((target, id_) for id_ in linkage.ids if id_ > 0)
+            for name, value in write.unique_values.items():
+                key_of_value = unique_key(write.resource.attributes[name], value)
+                self.records.add((f"{write.resource.type}.{name}", key_of_value))
 
     @property
     def author(self) -> str | None:
@@ -135,14 +125,6 @@ def sealed(results: Sequence[WriteResult]) -> Set[RecordKey]:
         for one in results
         if one.write.shows_related or one.write.sets_unique
     }
-
-
-def _values(writes: Sequence[Write]) -> Iterator[RecordKey]:
-    """Yield what stands for the values of unique attributes."""
-    for write in writes:
-        for name, value in write.unique_values.items():
-            attribute = write.resource.attributes[name]
-            yield f"{write.resource.type}.{name}", unique_key(attribute, value)
 
 
 def is_large(writes: Sequence[Write]) -> bool:
@@ -169,10 +151,7 @@ def values_to_load(write: Write) -> Iterator[tuple[str, str, Iterable[int]]]:
 
 
 async def prepare_results(database: Database) -> None:
-    """Create the collection, and the index by which MongoDB deletes results that have expired.
-
-    Raises PyMongoError.
-    """
+    """Create the index by which MongoDB deletes expired results. Raises PyMongoError."""
     await database[RESULTS].create_index("expires", expireAfterSeconds=0)
 
 
@@ -196,10 +175,7 @@ def _stored_part(result: WriteResult) -> Record:
 
 
 def replayed(key: IdempotencyKey, stored: Record, writes: Sequence[Write]) -> list[WriteResult]:
-    """Return the results of a request from what was stored under its key.
-
-    Raises FingerprintMismatch if those are of another request.
-    """
+    """Return the results that are stored under a key. Raises FingerprintMismatch."""
     if stored["fingerprint"] != key.fingerprint:
         raise FingerprintMismatch
     pairs = list(zip(writes, stored["result"], strict=True))

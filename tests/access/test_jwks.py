@@ -102,15 +102,6 @@ def rotate(provider: Provider, clock: Clock) -> Rotate:
     return rotate
 
 
-async def test_a_token_of_a_new_key_is_accepted(
-    provider: Provider, rotate: Rotate, verifier: OidcVerifier
-) -> None:
-    await verifier.verify(provider.signed())
-    await rotate(generated("second", "ES256"))
-
-    assert await verifier.verify(await provider.token("ES256"))
-
-
 @pytest.mark.parametrize(
     "algorithms",
     [{"second": "ES256"}, {"second": "EdDSA", "first": "ES256"}],

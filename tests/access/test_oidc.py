@@ -70,6 +70,7 @@ INVALID_HEADERS: dict[str, dict[str, Any]] = {
     "an unsupported algorithm": {"alg": "PS256"},
     "an algorithm that is an array": {"alg": ["ES256"]},
     "no algorithm": {"alg": None},
+    "no signature": {"alg": "none"},
     "the key of another algorithm": {"alg": "ES256", "kid": "first-RS256"},
     "the algorithm of another key": {"alg": "RS256"},
     "an unknown key": {"kid": "unknown"},
@@ -191,17 +192,11 @@ async def test_a_token_of_more_than_8_kib_is_refused(
     assert "8192" in await reason(verifier, provider.signed(groups="g" * 6_000))
 
 
-@pytest.mark.parametrize("type_", ["at+jwt", "application/at+jwt", "AT+JWT", "JWT"])
 async def test_the_usual_types_of_access_tokens_are_accepted(
-    type_: str, provider: Provider, verifier: OidcVerifier
+    provider: Provider, verifier: OidcVerifier
 ) -> None:
-    assert await verifier.verify(provider.signed(header={"typ": type_}))
-
-
-async def test_an_unsigned_token_is_refused(provider: Provider, verifier: OidcVerifier) -> None:
-    header, claims, _ = provider.signed(header={"alg": "none"}).split(".")
-
-    assert "signed with" in await reason(verifier, f"{header}.{claims}.")
+    for type_ in ("at+jwt", "application/at+jwt", "AT+JWT", "JWT"):
+        assert await verifier.verify(provider.signed(header={"typ": type_}))
 
 
 @pytest.mark.parametrize("encoding", ["PEM", "DER"])

@@ -226,13 +226,6 @@ async def test_a_request_without_a_token_is_asked_for_one_where_tokens_are_requi
         assert (await public.get("/persons", **headers)).status == 200
 
 
-async def test_a_request_without_a_token_is_asked_for_one(api: Api) -> None:
-    for headers in ({}, {"Authorization": "Basic Z3JhY2U6aG9wcGVy"}):
-        response = await api.get("/persons/1", **headers)
-        assert response.errors == [(401, "")]
-        assert response.headers["WWW-Authenticate"] == 'Bearer realm="registry"'
-
-
 async def test_malformed_tokens_are_not_looked_up(api: Api, commands: CommandLog) -> None:
     commands.names()
     for token in ("x", "reg_", TOKEN[:-1], TOKEN + "x", "a b", "é", "eyJhbGciOiJub25lIn0.e30."):

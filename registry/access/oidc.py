@@ -110,11 +110,7 @@ class OidcVerifier:
         return principal
 
     async def verify(self, token: str) -> Principal:
-        """Return the principal that the claims `sub` and the one with the scopes describe.
-
-        It can be recalled until the token expires or its key is no longer one of the issuer. Raises
-        InvalidToken, or KeysUnavailable if the keys of the issuer cannot be read.
-        """
+        """Return the principal of a valid token. Raises InvalidToken or KeysUnavailable."""
         if len(token) > _MAX_TOKEN_LENGTH or not token.isascii():
             raise InvalidToken(
                 f"An access token is at most {_MAX_TOKEN_LENGTH} ASCII characters long."
@@ -171,9 +167,9 @@ class OidcVerifier:
 
 
 def _key_name(token: str) -> KeyName:
-    """Return the name of the key in the header of a JSON Web Token, of which nothing is verified.
+    """Return the name of the key in the header of a token, of which nothing is verified.
 
-    Keys and addresses of keys in the header are ignored: anyone could have put them there.
+    Keys and addresses of keys in it are ignored: anyone could have put them there.
     """
     try:
         header: object = extract_compact(token.encode(), registry=_REGISTRY).headers()
@@ -194,11 +190,7 @@ def _key_name(token: str) -> KeyName:
 
 
 class _IssuerKeys:
-    """Reads the signing keys of an issuer, and reads them again when they may have changed.
-
-    They are in its JSON Web Key Set (RFC 7517). on_change: called after keys were added, replaced
-    or removed.
-    """
+    """Reads the key set of an issuer (RFC 7517) repeatedly. on_change: called after changes."""
 
     def __init__(self, issuer: str, on_change: Callable[[], object]) -> None:
         self._issuer = issuer
@@ -221,10 +213,7 @@ class _IssuerKeys:
             await asyncio.wait(tasks)
 
     async def key(self, name: KeyName) -> Key | None:
-        """Return a key, or None if the issuer does not have it.
-
-        Raises KeysUnavailable if it is unknown and the keys cannot be read.
-        """
+        """Return a key; None if the issuer does not have it. Raises KeysUnavailable."""
         if name not in self._keys:
             await self._refresh()
         key = self._keys.get(name)
@@ -266,10 +255,7 @@ class _IssuerKeys:
             self._on_change()
 
     async def _fetch(self) -> dict[KeyName, Key]:
-        """Read the configuration and the keys it refers to (OpenID Connect Discovery 1.0, 4).
-
-        Raises ClientError or ValueError.
-        """
+        """Read the keys (OpenID Connect Discovery 1.0, 4). Raises ClientError or ValueError."""
         async with ClientSession(cookie_jar=DummyCookieJar()) as session:
             url = self._issuer.rstrip("/") + "/.well-known/openid-configuration"
             configuration = await _get(session, url)

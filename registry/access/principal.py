@@ -45,10 +45,9 @@ class Action(Enum):
 class Principal:
     """The sender of a request.
 
-    name: that of its access token, or the subject of its JWT. scopes: `read` and `write` are for
-    all types, `persons:read` and `persons:write` for the one whose collection is `persons`
-    (RFC 6749, 3.3). issuer: of its JWT, within which the subject is unique (OpenID Connect
-    Core 1.0, 2); None for an access token of the service.
+    name: that of its access token, or the subject of its JWT. scopes: `read` and `write` for all
+    types, such as `persons:read` for one (RFC 6749, 3.3). issuer: of its JWT; None for an access
+    token.
     """
 
     name: str
@@ -57,10 +56,7 @@ class Principal:
 
     @property
     def id(self) -> str:
-        """The name that no other principal has: that of its access token, or `issuer#subject`.
-
-        Neither the name of an access token nor an issuer contains `#`.
-        """
+        """The name that no other principal has: neither names of tokens nor issuers contain `#`."""
         return self.name if self.issuer is None else f"{self.issuer}#{self.name}"
 
     def has_one_of(self, scopes: Iterable[str]) -> bool:
@@ -69,10 +65,7 @@ class Principal:
 
 
 class InvalidToken(Exception):
-    """A token grants no access (RFC 6750, 3.1, `invalid_token`).
-
-    reason: one line for the client; it contains no part of the token.
-    """
+    """A token grants no access. reason: for the client, without any part of the token."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -80,10 +73,7 @@ class InvalidToken(Exception):
 
 
 class KeysUnavailable(Exception):
-    """The keys of the OpenID Connect issuer cannot be read, so its tokens cannot be verified.
-
-    seconds: until the service tries to read them again.
-    """
+    """The keys of the issuer cannot be read. seconds: until they are read again."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__("The keys of the OpenID Connect issuer cannot be read.")
@@ -92,10 +82,7 @@ class KeysUnavailable(Exception):
 
 @lru_cache(maxsize=128)  # as it would take most of the time of authorization
 def sufficient_scopes(action: Action, resource: ResourceType | None) -> tuple[str, ...]:
-    """Return the scopes each of which allows the action on a type, the narrowest first.
-
-    resource: None for the action on all types.
-    """
+    """Return the scopes that allow an action, the narrowest first. resource: None for all types."""
     actions = (Action.WRITE,) if action is Action.WRITE else (Action.READ, Action.WRITE)
     of_type = [f"{resource.collection}:{one.value}" for one in actions] if resource else []
     return (*of_type, *(one.value for one in actions))
@@ -125,10 +112,7 @@ def check_form(text: str) -> None:
 
 
 def digest_of(text: str) -> bytes:
-    """Return the SHA-256 digest of a token, which is stored instead of the token.
-
-    text: may be any text of a header, also one that was not valid UTF-8.
-    """
+    """Return the SHA-256 digest of a token, or of any text of a header."""
     return sha256(text.encode(errors="surrogateescape")).digest()
 
 

@@ -24,20 +24,14 @@ _PUBLIC = (UI_PATH, PAGE_PATH, *sorted(HEALTH_PATHS))
 
 
 class Authenticator:
-    """Finds the principals of access tokens.
-
-    oidc: verifies the tokens of an OpenID Connect issuer; None if only those of the service count.
-    """
+    """Finds the principals of access tokens. oidc: for those of an issuer, if there is one."""
 
     def __init__(self, lookups: TokenLookups, oidc: OidcVerifier | None = None) -> None:
         self._lookups = lookups
         self._oidc = oidc
 
     async def verify(self, token: str) -> Principal:
-        """Return the principal of a token.
-
-        Raises InvalidToken; or KeysUnavailable, Unavailable or BulkheadFull.
-        """
+        """Return the principal. Raises InvalidToken, KeysUnavailable or StorageError."""
         if self._oidc and not token.startswith(PREFIX):
             return self._oidc.recall(token) or await self._oidc.verify(token)
         if (principal := self._lookups.recall(digest := digest_of(token))) is not None:
@@ -47,10 +41,7 @@ class Authenticator:
 
 
 def oidc_verifier(settings: Settings, graph: Graph) -> OidcVerifier | None:
-    """Return the verifier of the issuer's tokens, None without an issuer or without access control.
-
-    graph: all types; scopes that name none of them are ignored.
-    """
+    """Return the verifier of the tokens of the issuer, if the settings name one."""
     issuer, audience = settings.oidc_issuer, settings.oidc_audience
     if not settings.requires_tokens or issuer is None or audience is None:
         return None
@@ -59,10 +50,9 @@ def oidc_verifier(settings: Settings, graph: Graph) -> OidcVerifier | None:
 
 
 def bearer_token(request: web.BaseRequest) -> str | None:
-    """Return the access token of a request (RFC 6750, 2.1).
+    """Return the access token of a request (RFC 6750, 2.1); None without one.
 
-    None if there is none or it has another scheme. Raises InvalidAuthorization if there are several
-    or none after the scheme. The form of the token is left to its verification.
+    Raises InvalidAuthorization if there are several, or none after the scheme.
     """
     values = request.headers.getall(hdrs.AUTHORIZATION, ())
     if not values:

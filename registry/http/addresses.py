@@ -109,17 +109,14 @@ class Addresses:
         return address
 
     def client_network(self, request: web.BaseRequest) -> str:
-        """Return what is one client for limits: its IPv4 address, or the /64 of its IPv6 address.
-
-        The computers of one user, or one of them alone, have all addresses of such a network.
-        """
+        """Return what counts as one client: an IPv4 address, or the /64 that an IPv6 client has."""
         address, _, _ = self.client_address(request).partition("%")
         return str(ip_network((address, 64), strict=False)) if ":" in address else address
 
     def authority(self, request: web.BaseRequest) -> str:
         """Return the host that the client has sent the request to, with its port if it has one.
 
-        RFC 9112, 3.3: the target in absolute form takes precedence over `Host`.
+        The target in absolute form precedes `Host` (RFC 9112, 3.3).
         """
         if self._networks and (forwarded := self._forwarded(request, hdrs.X_FORWARDED_HOST)):
             return forwarded
@@ -139,10 +136,7 @@ class Addresses:
         return (self._public_url or self.origin(request)) + encoded_target(request)
 
     def _forwarded(self, request: web.BaseRequest, name: str) -> str:
-        """Return the value that the last proxy has sent, "" if there is none or it is not trusted.
-
-        The last value of a list: those before it may come from the client.
-        """
+        """Return the value of the last trusted proxy, or ""; those before it may be invented."""
         values = request.headers.getall(name, ())
         if not values or not self._trusts(_unmapped(request.remote or "")):
             return ""

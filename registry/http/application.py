@@ -40,10 +40,7 @@ async def _add_headers(request: web.Request, response: web.StreamResponse) -> No
 
 
 def endpoints(graph: Graph, sizes: PageSizes) -> list[Endpoint]:
-    """Return the endpoints of all types.
-
-    sizes: the default and maximum size of pages and of included relationships.
-    """
+    """Return the endpoints of all types. sizes: of pages and of included relationships."""
     scopes = [QueryScope(resource, graph, sizes) for resource in graph.values()]
     of_types = [endpoint for scope in scopes for endpoint in _of_type(scope)]
     return [

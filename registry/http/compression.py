@@ -36,10 +36,7 @@ _INDEX = "index.html"
 
 
 def compresses(request: web.Request, size: int) -> bool:
-    """Return whether a response with a body of so many bytes is to be compressed.
-
-    request: of an application that has SETTINGS, or of one that is mounted on it.
-    """
+    """Return whether a response with a body of so many bytes is to be compressed."""
     if size < MIN_BYTES:
         return False
     accepted = request.headers.getall(hdrs.ACCEPT_ENCODING, ())
@@ -66,10 +63,7 @@ async def gzipped(body: bytes, level: int = _LEVEL) -> bytes:
 
 
 class GzipWriter:
-    """Writes a body to a response in pieces, as the response itself would without compression.
-
-    response: not prepared yet.
-    """
+    """Writes a body to a response, which is not prepared yet, in compressed pieces."""
 
     def __init__(self, response: web.StreamResponse) -> None:
         response.headers[hdrs.CONTENT_ENCODING] = GZIP
@@ -92,20 +86,16 @@ def read_files(directory: Path) -> dict[str, bytes]:
 
 
 class StaticFiles:
-    """Files with a Content-Security-Policy.
-
-    load: returns their contents by path, for the first request; the path of the page is empty.
-    """
+    """Files by path, which `load` returns for the first request; that of the page is empty."""
 
     def __init__(self, load: Callable[[], Mapping[str, bytes]]) -> None:
         self._load = cache(load)
         self._bodies: dict[tuple[str, bool], tuple[bytes, str]] = {}  # and their entity tags
 
     async def get(self, request: web.Request) -> web.Response:
-        """Respond with the file that `path` of the route names, or the page without one.
+        """Respond with the file that `path` of the route names, the page, or 304.
 
-        Responds with 304 if `If-None-Match` has its entity tag (RFC 9110, 13.1.2). Raises
-        HTTPNotFound.
+        Raises HTTPNotFound.
         """
         path = request.match_info.get("path", "")
         content = self._load().get(path)

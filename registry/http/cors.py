@@ -54,9 +54,8 @@ _EXPOSED_HEADERS = ", ".join(
 class Cors:
     """Allows pages of these origins to send requests and to read the responses.
 
-    origins: as in the header `Origin`, or `*` for all; none turns CORS off. Credentials that a
-    browser adds by itself, such as cookies and client certificates, are never allowed. pages: the
-    prefixes of the paths, beside the root, that links of any site may lead to.
+    origins: as in `Origin`, or `*` for all. Credentials that a browser adds by itself are never
+    allowed. pages: prefixes of the paths, beside the root, that links of any site may lead to.
     """
 
     def __init__(self, origins: tuple[str, ...], pages: tuple[str, ...] = ()) -> None:

@@ -30,10 +30,7 @@ _log = logging.getLogger("registry")
 
 
 def error_response(request: web.BaseRequest, error: Exception) -> web.Response:
-    """Return the error document for an exception, and log it.
-
-    An HTTPException keeps its status, headers and cookies.
-    """
+    """Log an exception, and return its error document; HTTPExceptions keep headers and cookies."""
     reported = log_error(request, error)
     headers = CIMultiDict(common_headers(request_id(request)))
     if isinstance(error, web.HTTPException):

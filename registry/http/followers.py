@@ -113,10 +113,7 @@ class _Batch:
 
 
 class Followers:
-    """All followers of one process.
-
-    check_token: raises InvalidToken if an access token is no longer valid.
-    """
+    """All followers of one process. check_token: raises InvalidToken for an ended access token."""
 
     def __init__(
         self, repository: Repository, check_token: Callable[[str], Awaitable[object]]
@@ -142,10 +139,9 @@ class Followers:
     ) -> AsyncIterator[AsyncExitStack | None]:
         """Keep the change stream open for a follower, which `follow` may serve.
 
-        after: where it starts, None for the present. client: its network. Yields the slot of a
-        follower that has to catch up, for `follow` to release; None for others. Raises
-        PositionExpired, InvalidPosition, BulkheadFull or Unavailable; or ServiceStopping while
-        the service stops.
+        after: None for the present. client: its network. Yields the slot of a follower that has to
+        catch up, for `follow` to release. Raises PositionExpired, InvalidPosition, BulkheadFull,
+        Unavailable or ServiceStopping.
         """
         self._count += 1
         try:
@@ -178,8 +174,7 @@ class Followers:
     ) -> None:
         """Send events until the client disconnects, loses access or reads too slowly.
 
-        response: prepared, to be ended by the caller. after, slot: of its `subscription`. token:
-        None if followers need none.
+        response: prepared, to be ended by the caller. after, slot: of its `subscription`.
         """
         if request.transport is None or self._feed is None or self._is_stopping:
             return  # the client has disconnected, or may connect again
@@ -264,10 +259,7 @@ class Followers:
         await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _send_batches(self, follower: _Follower, slot: AsyncExitStack | None) -> None:
-        """Send what all followers share, until changes that the follower does not have are dropped.
-
-        It may connect again then.
-        """
+        """Send what all share, until changes that it lacks are dropped; it may reconnect then."""
         behind = sum(one.commits[-1].time > follower.after for one in self._batches)
         number = self._end - behind  # of the next batch
         if slot:

@@ -54,8 +54,7 @@ def metrics_app(settings: Settings, scrape: Scrape) -> web.Application:
 class MetricsView(ReadOnlyView):
     """The metrics in the text formats of Prometheus and OpenMetrics, by `Accept`.
 
-    On the port of the API, they require the scope to read all types, as they count the requests to
-    each.
+    They count the requests to each type, so they require the scope to read all.
     """
 
     @staticmethod

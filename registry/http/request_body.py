@@ -22,10 +22,9 @@ async def read_body(
 ) -> bytes:
     """Return the body, decoded.
 
-    admit: waits until a large body may be in memory. It is called, possibly more than once, while
-    bytes follow the first MAX_INLINE_BYTES, or if a decoded body is larger. extension: the URI of
-    the extension that the media type must name. Raises UnsupportedMediaType, BodyTooLarge,
-    RequestTimeout or MalformedRequest, or what `admit` raises.
+    admit: waits until a large body may be in memory; called repeatedly. extension: the URI that the
+    media type must name. Raises UnsupportedMediaType, BodyTooLarge, RequestTimeout,
+    MalformedRequest.
     """
     content_negotiation.check_content_type(request.headers.get(hdrs.CONTENT_TYPE), extension)
     content_negotiation.check_content_encoding(request.headers.get(hdrs.CONTENT_ENCODING))
@@ -53,10 +52,7 @@ async def read_body(
 
 
 async def defer_continue(_: web.Request) -> None:
-    """Replace aiohttp's handler of `Expect`, which asks for every body, also one to be rejected.
-
-    `read_body` asks for the body once nothing else is wrong (RFC 9110, 10.1.1).
-    """
+    """Replace aiohttp's handler of `Expect`, which asks for every body, also one to be rejected."""
 
 
 async def _receive(
@@ -79,10 +75,7 @@ async def _receive(
 async def _receive_rest(
     content: StreamReader, limit: int, admit: Callable[[], Awaitable[None]]
 ) -> bytes:
-    """Return the body, or a part that is longer than a limit.
-
-    `Request.read` would keep the body in memory until the next request of the connection.
-    """
+    """Return the body, or more than a limit; `Request.read` would keep it for the connection."""
     body = bytearray()
     while not content.at_eof() and len(body) <= limit:
         # Before reading, which would let more arrive.
@@ -93,10 +86,9 @@ async def _receive_rest(
 
 
 def decoded(body: bytes, encoding: str, limit: int) -> bytes:
-    """Return a body without its content coding, `gzip` or `identity`.
+    """Return a body without its content coding, `gzip` or `identity`, of at most `limit` bytes.
 
-    limit: bytes of the result, beyond which nothing is decoded. Raises BodyTooLarge, or
-    MalformedRequest unless the body is one member of gzip (RFC 1952, 2.2).
+    Raises BodyTooLarge, or MalformedRequest unless it is one member of gzip (RFC 1952, 2.2).
     """
     if encoding.strip().lower() == "identity":
         return body

@@ -63,10 +63,9 @@ def make_etag(
 ) -> str:
     """Return the strong entity tag of a response, without quotes.
 
-    It changes with every byte of the body, so each combination of query parameters has its own.
-    resource, record: what the response represents, if it is a single resource. The digest then
-    follows its version, and precedes a check of type, id, version and digest, by which `If-Match`
-    recognizes all tags of one version: `3-5d41402abc4b2a76b9719d91-2cf24dba5fb0a30e`.
+    resource, record: what it represents, if that is a single resource: its version then precedes
+    the digest of the body, and a check follows, by which `If-Match` recognizes all tags of the
+    version: `3-5d41402abc4b2a76b9719d91-2cf24dba5fb0a30e`.
     """
     digest = sha256(body).hexdigest()[:_DIGEST_DIGITS]
     if resource is None or record is None:
@@ -85,8 +84,7 @@ def preconditions(
 ) -> tuple[Versions, Versions]:
     """Return the versions of a resource that `If-Match` allows, and that `If-None-Match` excludes.
 
-    Tags of `If-Match` are compared strongly, so that weak ones match no version (RFC 9110, 13.1).
-    Neither do tags of other resources, nor those that the service did not create.
+    Tags that are weak in `If-Match`, or of other resources, match no version (RFC 9110, 13.1).
     """
     is_restricted = hdrs.IF_MATCH in request.headers
     allowed = _versions(request, hdrs.IF_MATCH, resource, id_) if is_restricted else None
@@ -107,11 +105,10 @@ def _versions(request: web.Request, header: str, resource: ResourceType, id_: in
 
 
 def is_current(request: web.Request, etag: str | None) -> bool:
-    """Return whether the client has a response already: `If-None-Match` is `*`, or has its tag.
+    """Return whether the client has a response already, by `If-None-Match`.
 
-    etag: None if the response exists but has no tag, as that of a whole collection: then only `*`
-    matches (RFC 9110, 13.1.1 and 13.1.2). Raises PreconditionFailed unless `If-Match` is absent,
-    `*`, or has the tag. Tags of `If-Match` are compared strongly, others weakly.
+    etag: None if it has none, as that of a whole collection: then only `*` matches (RFC 9110,
+    13.1). Raises PreconditionFailed if `If-Match` does not match.
     """
     headers = request.headers
     if hdrs.IF_MATCH in headers:
@@ -135,11 +132,7 @@ def _tags(request: web.Request, header: str) -> list[str] | None:
 
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """The supported preferences of a request.
-
-    merges: whether to update a resource that has the value of a unique attribute. rolls_back:
-    whether to undo everything in the end.
-    """
+    """The preferences to update what has a unique value, and to undo everything in the end."""
 
     merges: bool = False
     rolls_back: bool = False
@@ -153,10 +146,7 @@ class Preferences:
 
 
 def read_preferences(request: web.BaseRequest) -> Preferences:
-    """Return the preferences of a request.
-
-    Others are ignored, and so is what is malformed. Of several values, the first one counts.
-    """
+    """Return the preferences of a request; the first value counts, malformed ones are ignored."""
     if _PREFER not in request.headers:
         return Preferences()
     sent: dict[str, str] = {}
@@ -173,11 +163,10 @@ def read_preferences(request: web.BaseRequest) -> Preferences:
 def idempotency_key(
     request: web.Request, body: bytes, preferences: Preferences
 ) -> IdempotencyKey | None:
-    """Return the key of a POST request, None if it has none.
+    """Return the key of a POST request; None without one, and for what is rolled back.
 
-    Other methods are idempotent without a key. Clients do not share keys; requests that need no
-    authentication count as those of one client. The fingerprint covers path, query string,
-    preferences and body. Nothing is recorded of what is rolled back. Raises InvalidIdempotencyKey.
+    Requests that need no authentication count as those of one client. The fingerprint covers path,
+    query string, preferences and body. Raises InvalidIdempotencyKey.
     """
     values = request.headers.getall(IDEMPOTENCY_KEY, ())
     if not values or request.method != hdrs.METH_POST:

@@ -47,10 +47,7 @@ _CONSTANT_LINES = "".join(f"{name}: {value}\r\n" for name, value in _CONSTANT_HE
 
 
 def sent_id(headers: Mapping[str, str]) -> str | None:
-    """Return the id that a request brings along; None if it has none or only malformed ones.
-
-    The id in `X-Request-ID`, of 1 to 128 visible ASCII characters, precedes that of the trace.
-    """
+    """Return the valid id that a request has in `X-Request-ID`, else that of its trace, if any."""
     sent = headers.get(SENT_ID)
     return sent if sent is not None and _ID.fullmatch(sent) else trace_id(headers)
 
@@ -62,10 +59,7 @@ def trace_id(headers: Mapping[str, str]) -> str | None:
 
 
 def request_id(request: web.BaseRequest) -> str:
-    """Return the id of the request, for the log and `X-Request-ID`: the one sent, or a new one.
-
-    A new one is unique, but not a secret.
-    """
+    """Return the id of the request: the one sent, or a new one, which is not a secret."""
     try:
         id_: str = request[_REQUEST_ID]
     except KeyError:
@@ -92,9 +86,8 @@ class NoResponse(web.StreamResponse):
 class DocumentResponse(web.StreamResponse):
     """A response that is sent in one write, head and body, unless it is very large.
 
-    Through aiohttp's own path, reading one person takes 14 % more CPU time. headers: those in
-    addition to `common_headers`; their values are sent unchecked, so they must not contain text
-    of a client.
+    Through aiohttp's own path, reading one person takes 14 % more CPU time. headers: beside
+    `common_headers`; sent unchecked, so they must not contain text of a client.
     """
 
     _stays_open = True

@@ -48,11 +48,7 @@ _log = logging.getLogger("registry")
 
 
 class Runner(web.ServerRunner):
-    """Starts and serves an application.
-
-    shutdown_timeout: seconds that open requests may take. access_log: whether each request is
-    logged when it has ended.
-    """
+    """Starts and serves an application. shutdown_timeout: seconds that open requests may take."""
 
     def __init__(
         self, app: web.Application, *, shutdown_timeout: float = 60.0, access_log: bool = False
@@ -94,12 +90,10 @@ class Runner(web.ServerRunner):
         """Do nothing: `cleanup` sends the signal earlier than aiohttp would."""
 
     async def cleanup(self) -> None:
-        """Announce the stop to the application, stop listening, let open requests finish.
+        """Announce the stop, stop listening, let open requests finish, release the resources.
 
-        Then releases the resources of the application.
-
-        Connections stay open until they have received a response with `Connection: close`, or
-        have been idle for a while; those that still have a request in the end are reset.
+        Connections stay open until a response with `Connection: close`, or until they have been
+        idle for a while; those that still have a request in the end are reset.
         """
         if self.server is not None:  # the application has started
             await self._app.shutdown()
@@ -252,9 +246,9 @@ def _respond_to(request: web.BaseRequest, error: Exception) -> web.StreamRespons
 
 
 def _abort_if_begun(request: web.BaseRequest) -> bool:
-    """Reset the connection, so that the client does not take a partial document for a whole one.
+    """Reset a connection whose response has begun, so that no part is taken for the whole.
 
-    Returns whether the response had begun.
+    Returns whether it had begun.
     """
     has_begun = request.writer.output_size > 0
     if has_begun:
@@ -267,11 +261,7 @@ def _connection(request: web.BaseRequest) -> Connection:
 
 
 class Certificate:
-    """The certificate and private key in the files of the settings.
-
-    context: for a server; TLS 1.2 and later. Each of its handshakes uses the certificate that was
-    loaded last.
-    """
+    """The certificate and private key of the settings. context: uses those loaded last."""
 
     def __init__(self, settings: Settings) -> None:
         """Load the files. Raises InvalidSetting if they are not usable."""
@@ -284,10 +274,7 @@ class Certificate:
         self.context.sni_callback = self._use_loaded
 
     def reload(self) -> None:
-        """Use what the files contain now for new connections; log the result.
-
-        If they are not usable, the previous certificate remains in use.
-        """
+        """Use what the files contain now for new connections, if it is usable; log the result."""
         try:
             self._loaded = self._load()
         except (InvalidSetting, OSError) as error:

@@ -39,10 +39,10 @@ class AtomicView(DocumentView):
     """The endpoint for operations (Atomic Operations, Processing)."""
 
     async def post(self) -> web.Response:
-        """Perform the operations in order; the results have the same order.
+        """Perform the operations in order.
 
-        Raises PreconditionFailed for any `If-Match`: the path has no representation that could
-        match (RFC 9110, 13.1.1).
+        Raises PreconditionFailed for any `If-Match`: the path has no representation (RFC 9110,
+        13.1.1).
         """
         preferences = read_preferences(self.request)
         load = partial(load_operations, graph=self.app[GRAPH], merges=preferences.merges)
@@ -72,9 +72,9 @@ class FeedView(DocumentView):
     async def get(self) -> web.StreamResponse:
         """Respond with the changes after a position, without an end.
 
-        `Last-Event-ID` precedes `page[after]`, as browsers send it when they connect to the same
-        URL again. Unless `Accept` prefers events, responds with the present position, and the
-        oldest one from which the feed can be read.
+        `Last-Event-ID` precedes `page[after]`: browsers send it when they connect to the same URL
+        again. Others than followers get the present position, and the oldest one that can be
+        followed.
         """
         graph = self.app[GRAPH]
         self.negotiate()

@@ -73,11 +73,10 @@ _JSONAPI: Mapping[str, str] = {hdrs.CONTENT_TYPE: MEDIA_TYPE}
 
 
 class Endpoint:
-    """A path and its view, and what the path stands for.
+    """A path, its view, and what it stands for.
 
-    scope: of the query parameters, for a single resource of the type; None for operations.
-    relationship: of the type, if the path is that of one. handlers: of the methods of requests that
-    the path supports. requirements: what every request requires, by its method.
+    scope: of the query parameters for a single resource; None for operations. relationship: if the
+    path is that of one. handlers, requirements: of requests, by their method.
     """
 
     def __init__(
@@ -174,10 +173,7 @@ class DocumentView(web.View):
         return {POSITION: self.repository.positions.encode(time)}
 
     def negotiate(self, extension: str | None = None) -> None:
-        """Check `Accept` and `Content-Type`. extension: the URI of the allowed extension.
-
-        Raises NotAcceptable or UnsupportedMediaType (JSON:API 1.0, Content Negotiation).
-        """
+        """Raise NotAcceptable or UnsupportedMediaType (JSON:API 1.0, Content Negotiation)."""
         headers = self.request.headers
         if accept := headers.getall(hdrs.ACCEPT, ()):
             content_negotiation.check_accept(accept, extension)
@@ -187,8 +183,8 @@ class DocumentView(web.View):
     def read_query(self, scope: QueryScope | None) -> Query:
         """Return the parsed query string. scope: None if the path supports no parameters.
 
-        Raises ApiErrors for invalid parameters, else for those that require scopes that the access
-        token lacks.
+        Raises ApiErrors for invalid parameters, else for those that the access token does not
+        allow.
         """
         url = self.request.rel_url
         # Parsing an empty query string as well takes 9 % more CPU time for reading one person.
@@ -211,11 +207,10 @@ class DocumentView(web.View):
     ) -> tuple[Query, _Document, IdempotencyKey | None]:
         """Return the parsed query string, the loaded document and the idempotency key, if any.
 
-        required_by: returns what the document requires beside its path. scope: as for `read_query`.
-        extension: as for `negotiate`. preferences: those that are supported. Raises as that does,
-        as `read_body` does, InvalidMerge for a merge with `If-Match`, BulkheadFull, or InvalidToken
-        if the access token has expired or was revoked meanwhile; else ApiErrors with all errors of
-        the query, the document and the key, else those for what the access token does not allow.
+        required_by: returns what the document requires beside its path. Raises as `negotiate`,
+        `read_body`, InvalidMerge, BulkheadFull, or InvalidToken for a token that has ended
+        meanwhile; else ApiErrors with all errors of query, document and key, else those for what
+        the access token does not allow.
         """
         self.negotiate(extension)
         if preferences.merges and hdrs.IF_MATCH in self.request.headers:
@@ -249,10 +244,7 @@ class DocumentView(web.View):
             authorize(principal, requirements)
 
     async def _enter(self, bulkhead: Bulkhead, *, awaits_client: bool) -> None:
-        """Occupy a slot until the request ends, unless it has one. Raises BulkheadFull.
-
-        awaits_client: whether the client determines how long that is.
-        """
+        """Occupy a slot until the request ends. awaits_client: if the client says when."""
         if bulkhead not in self._entered:
             client = self.client if awaits_client else None
             await bulkhead.acquire(client)
@@ -290,8 +282,7 @@ class ResourceView(DocumentView):
     ) -> WriteResult:
         """Write the resource or its links if the preconditions hold, and return the result.
 
-        Raises InvalidPreference if the request is a dry run, and what the repository raises:
-        VersionConflict for the preconditions.
+        Raises InvalidPreference for a dry run, VersionConflict, and what the repository raises.
         """
         if read_preferences(self.request).rolls_back:
             raise InvalidPreference
@@ -313,10 +304,7 @@ class ResourceView(DocumentView):
         status: int = 200,
         headers: Mapping[str, str] = _NO_HEADERS,
     ) -> DocumentResponse:
-        """Respond with a single resource.
-
-        change: that of a write, whose relationships are shown. headers: as for `respond`.
-        """
+        """Respond with a single resource. change: of a write, whose relationships are shown."""
         resource, compound = self.resource, PLAIN
         if query.include is not None:
             compound = await resolve(resource, [record], query, snapshot, self.graph)
@@ -345,10 +333,9 @@ class ResourceView(DocumentView):
         record: Record | None = None,
         limit: int = MAX_INLINE_OBJECTS,
     ) -> Encoded:
-        """Return a document and its entity tag, computed in a thread if it is large.
+        """Return a document and its entity tag, computed in a thread if its size exceeds the limit.
 
-        size, limit: of the document, in the same unit; by default the number of resources and
-        identifiers. record: the resource that it represents, or whose linkage it is.
+        record: the resource that it represents, or whose linkage it is.
         """
 
         def encode_with_tag() -> Encoded:
@@ -367,9 +354,8 @@ class ResourceView(DocumentView):
     ) -> DocumentResponse:
         """Return a document with its entity tag, or 304 if the client has it already.
 
-        snapshot: what was read; None for the document of a write. content: the headers that
-        describe the document; headers: further ones. Raises PreconditionFailed for a read whose
-        `If-Match` does not have the tag (RFC 9110, 13.2.2).
+        snapshot: what was read; None for a write. content: headers that describe the document.
+        Raises PreconditionFailed for a read (RFC 9110, 13.2.2).
         """
         body, etag = encoded
         request = self.request

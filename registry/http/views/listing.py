@@ -32,10 +32,7 @@ from registry.storage import Listing, Snapshot
 
 
 def read_listing(view: ResourceView, scope: QueryScope) -> tuple[Query, CsvTable | None]:
-    """Return the query of a request, and the table for a list if `Accept` prefers CSV.
-
-    Raises as `negotiate` and `read_query` do.
-    """
+    """Return the query of a request, and the table for a list if `Accept` prefers CSV."""
     view.negotiate()
     query = view.read_query(scope)
     if not scope.many or not prefers(CSV_TYPE, view.request.headers.getall(hdrs.ACCEPT, ())):
@@ -56,8 +53,7 @@ async def respond_with_listing(
 ) -> web.StreamResponse:
     """Respond with the page that the query names, or stream the whole collection.
 
-    listing: of the snapshot, of resources of a type. table: None for JSON:API. A stream has no
-    entity tag: of the preconditions, only `*` matches it (RFC 9110, 13.1).
+    table: None for JSON:API. A stream has no entity tag, so only `*` matches it (RFC 9110, 13.1).
     """
     content = _content_headers(table)
     if query.page is not None:

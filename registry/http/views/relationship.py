@@ -135,10 +135,10 @@ class LinkageView(_RelationshipView):
     async def _read_all(
         self, query: Query, links: Mapping[str, str | None]
     ) -> tuple[Encoded, Snapshot]:
-        """Return the document of all identifiers, and what was read, for all with the same URL.
+        """Return the document of all identifiers, and what was read.
 
-        A stream would have no entity tag, so the document is collected, but only in encoded pieces:
-        the records of 50,000 computers take 35 MB.
+        A stream would have no entity tag. The document is collected in encoded pieces: the records
+        of 50,000 computers take 35 MB.
         """
         snapshot = await self.repository.snapshot_for(self.target, query)
         owner = await snapshot.get(self.resource, self.resource_id)

@@ -62,9 +62,8 @@ class CollectionView(ResourceView):
     async def post(self) -> DocumentResponse:
         """Create a resource, or update one as the request prefers.
 
-        The response has the writable attributes unless `fields` is sent. Raises as `read_request`
-        does, PreconditionFailed, InvalidParameter for `include` in a dry run, as related resources
-        are read after it, and what the repository raises.
+        The response has the writable attributes unless `fields` is sent. Raises InvalidParameter
+        for `include` in a dry run, as related resources are read after it.
         """
         preferences = read_preferences(self.request)
         merges = preferences.merges

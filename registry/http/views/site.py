@@ -66,8 +66,7 @@ class EntryPointView(ReadOnlyView):
     async def get(self) -> web.StreamResponse:
         """Respond with the page if `Accept` prefers HTML, else with a document of only `meta`.
 
-        It has what the access token allows, if one was sent. Raises NotAcceptable, or ApiErrors for
-        parameters (JSON:API 1.0, Top Level).
+        It has what the access token allows. Raises NotAcceptable or ApiErrors.
         """
         accept = self.request.headers.getall(hdrs.ACCEPT, ())
         if prefers(HTML, accept):

@@ -9,7 +9,6 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from itertools import accumulate
 from typing import NamedTuple
 
 from bson.timestamp import Timestamp
@@ -26,7 +25,6 @@ from registry.model.record import ID
 from registry.storage.mongo.batching import Batcher
 from registry.storage.mongo.change_feed import ChangeStream, ChangesUnavailable
 from registry.storage.mongo.read_commands import (
-    Command,
     ReadCommands,
     aggregate_command,
     find_command,
@@ -128,34 +126,26 @@ class BlockCounts:
         """
         if offset >= self.total:
             return None
-        self._accumulate()
+        cumulative, counts = self._cumulative, self._counts
+        for start in self._starts[len(cumulative) :]:
+            cumulative.append(counts[start] + (cumulative[-1] if cumulative else 0))
         position = self.total - 1 - offset if descending else offset
-        index = bisect_right(self._cumulative, position)
-        first, count = self._starts[index], self._counts[self._starts[index]]
-        after = self._cumulative[index] - position - 1
+        index = bisect_right(cumulative, position)
+        first, count = self._starts[index], counts[self._starts[index]]
+        after = cumulative[index] - position - 1
         skipped = after if descending else count - after - 1
         start, step = (first + self._size - 1, -1) if descending else (first, 1)
         if count == self._size:
             return Place(start + step * skipped, 0)
         return Place(start, skipped)
 
-    def _accumulate(self) -> None:
-        cumulative = self._cumulative
-        known = len(cumulative)
-        if known < len(self._starts):
-            counts = map(self._counts.__getitem__, self._starts[known:])
-            cumulative += list(accumulate(counts, initial=cumulative[-1] if known else 0))[1:]
-
 
 class IdIndex:
     """The ids of one collection, counted per block of adjacent ones.
 
-    It is loaded by one scan of the ids in a snapshot, then kept up to date by a change stream: so
-    it is exact whichever process writes, even if one crashes. Nothing is persisted that could
-    become wrong.
-
-    A cluster of shards has none: a change stream there waits until each shard has had a write or,
-    by default, ten seconds have passed.
+    It is loaded by one scan of the ids in a snapshot, then kept up to date by a change stream, so
+    it is exact whichever process writes. A cluster of shards has none: a change stream there waits
+    until each shard has had a write or ten seconds have passed.
     """
 
     def __init__(self, commands: ReadCommands, collection: str) -> None:
@@ -264,16 +254,14 @@ class IdIndex:
         last = (await self._commands.run(command, self._time)).records
         bits = (last[0][ID] // _MAX_BLOCKS).bit_length() if last else 0
         size = 1 << max(_MIN_BLOCK_BITS, bits)
-        found = await self._commands.run(_count_blocks(self._collection, size), self._time)
+        remainder = {"$mod": [f"${ID}", size]}  # has the sign of the id
+        start = {"$subtract": [f"${ID}", {"$mod": [{"$add": [remainder, size]}, size]}]}
+        stages: list[Stage] = [{"$sort": {ID: 1}}, {"$group": {ID: start, "records": {"$sum": 1}}}]
+        command = aggregate_command(
+            self._collection, stages, 2 * _MAX_BLOCKS, maxTimeMS=_LOAD_MILLISECONDS
+        )
+        found = await self._commands.run(command, self._time)
         counts = {group[ID]: group["records"] for group in found.records}
         if not all(isinstance(start, int) for start in counts):
             raise ChangesUnavailable
         return BlockCounts(size, counts)
-
-
-def _count_blocks(collection: str, size: int) -> Command:
-    """Return the command that counts the records of each block by its first id."""
-    remainder = {"$mod": [f"${ID}", size]}  # has the sign of the id
-    start = {"$subtract": [f"${ID}", {"$mod": [{"$add": [remainder, size]}, size]}]}
-    stages: list[Stage] = [{"$sort": {ID: 1}}, {"$group": {ID: start, "records": {"$sum": 1}}}]
-    return aggregate_command(collection, stages, 2 * _MAX_BLOCKS, maxTimeMS=_LOAD_MILLISECONDS)

@@ -9,8 +9,6 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Sequence
 from functools import partial
-from itertools import chain
-from operator import itemgetter
 from typing import Any, TypeAlias
 
 from bson.timestamp import Timestamp
@@ -25,7 +23,7 @@ from registry.capacity import (
 )
 from registry.jsonapi.pagination import Window
 from registry.model.graph import Graph
-from registry.model.record import ID, Record
+from registry.model.record import Record
 from registry.model.resource_type import ResourceType
 from registry.offloading import in_chunks
 from registry.storage.bulkheads import Bulkheads
@@ -178,25 +176,15 @@ class Reads:
         if len(lookups) == 1:
             return [result]
         records, time = result
-        if field == ID:  # which is unique
-            known = dict(zip(map(itemgetter(ID), records), records, strict=True))
-            return [
-                ReadResult(list(filter(None, map(known.get, keys))), time) for keys, _ in lookups
-            ]
         by_key: dict[int, list[Record]] = defaultdict(list)
         async for chunk in in_chunks(records):
             for record in chunk:
                 if not isinstance(key := record[field], int):  # only requests for it should fail
-                    alone = [[lookup] for lookup in lookups]
-                    each = [
-                        await self._look_up_batch(resource_type, field, time, one) for one in alone
-                    ]
-                    return [result for (result,) in each]
+                    look_up = partial(self._look_up_batch, resource_type, field, time)
+                    return [(await look_up([one]))[0] for one in lookups]
                 by_key[key].append(record)
         return [
-            ReadResult(
-                list(chain.from_iterable(map(by_key.__getitem__, by_key.keys() & keys))), time
-            )
+            ReadResult([record for key in keys for record in by_key.get(key, ())], time)
             for keys, _ in lookups
         ]
 

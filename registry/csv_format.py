@@ -154,8 +154,14 @@ def _column_names(query: Query, resource: ResourceType, graph: Graph) -> list[st
     aliases = {link.foreign_key: link.name for link in resource.links}
     own = [aliases.get(name, name) for name in query.fields.get(resource.type, default)]
     paths = [f"{name}.{next(iter(after))}" if after else name for name, after in include.items()]
-    _require_columns(own, f"fields[{resource.type}]", resource)
-    _require_columns(paths, "include", resource)
+    errors = ErrorCollector()
+    for parameter, chosen in ((f"fields[{resource.type}]", own), ("include", paths)):
+        for name in chosen:
+            if name not in {"id", *resource.readable, *resource.to_one}:
+                allowed = "columns for attributes and to-one relationships"
+                detail = f"A CSV document has {allowed}, not for {quoted(name)}."
+                errors.add(InvalidParameter(detail, parameter=parameter))
+    errors.raise_any()
     for name in dict.fromkeys([*own, *include]):
         if name not in resource.to_one:
             columns.append(name)
@@ -166,14 +172,3 @@ def _column_names(query: Query, resource: ResourceType, graph: Graph) -> list[st
         shown = [one for one in fields if one in {"id", *target.readable}]
         columns += [f"{name}.{one}" for one in shown or ["id"]]
     return columns or ["id"]
-
-
-def _require_columns(names: Iterable[str], parameter: str, resource: ResourceType) -> None:
-    """Raise ApiErrors for each name of a parameter that has no columns."""
-    errors = ErrorCollector()
-    for name in names:
-        if name not in {"id", *resource.readable, *resource.to_one}:
-            shown = "columns for attributes and to-one relationships"
-            detail = f"A CSV document has {shown}, not for {quoted(name)}."
-            errors.add(InvalidParameter(detail, parameter=parameter))
-    errors.raise_any()

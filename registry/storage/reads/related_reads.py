@@ -6,10 +6,10 @@ relationship, and those that match are kept until the page is full. An order tha
 such as `owner.last_name,serial`, is that of the database: `$lookup` and `$sort`.
 """
 
-from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, assert_never
+from typing import assert_never
 
 from registry.jsonapi.filtering import (
     AllOf,
@@ -203,11 +203,17 @@ class _RelatedOrder:
             yield await self._targets.read_first(there, self._order, 1)
         elif has_unlinked and not is_last:
             yield [_UNLINKED]
-        conditions, number = await self._conditions(), size + _EXTRA_TARGETS
+        query, key, number = self._query, self._foreign_key, size + _EXTRA_TARGETS
+        await self._targets.search()
+        keys = [{ID: one[key]} for one in query.conditions if one.keys() == {key}]
+        conditions = [*self._targets.conditions, *keys]
         targets = await self._targets.read_after(conditions, self._order, place, number)
         yield targets
         if len(targets) == number:
-            conditions += await self._having_records()
+            ids = await _read_linked_ids(
+                query.snapshot, query.resource_type, query.conditions, key, _MAX_IDS
+            )
+            conditions += [] if ids is None else [{ID: {"$in": sorted(ids)}}]
         while len(targets) == number:
             place = position_of(targets[-1], self._order)
             number = min(2 * number, max(number, MAX_BATCH))
@@ -215,24 +221,6 @@ class _RelatedOrder:
             yield targets
         if has_unlinked and is_last:
             yield [_UNLINKED]
-
-    async def _conditions(self) -> list[Mapping[str, Any]]:
-        """Return the conditions on targets: filters, and those on the foreign key."""
-        await self._targets.search()
-        keys = [
-            {ID: condition[self._foreign_key]}
-            for condition in self._query.conditions
-            if condition.keys() == {self._foreign_key}
-        ]
-        return [*self._targets.conditions, *keys]
-
-    async def _having_records(self) -> Conditions:
-        """Return the condition for targets with records of the query; none if they are many."""
-        query = self._query
-        ids = await _read_linked_ids(
-            query.snapshot, query.resource_type, query.conditions, self._foreign_key, _MAX_IDS
-        )
-        return [] if ids is None else [{ID: {"$in": sorted(ids)}}]
 
     async def _linked(
         self, targets: Sequence[Record], after: Conditions, limit: int

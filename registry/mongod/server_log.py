@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Self
 
 from registry.private_files import new_file, open_private
+from registry.program import program
 
 _MAX_BYTES = 16 * 2**20
 
@@ -66,8 +67,8 @@ class Log:
             ):
                 return (
                     f"mongod {mongod} cannot open data in the format of MongoDB {found[1]}: choose "
-                    f"mongod {found[1]} with --mongod, or raise the format step by step, as "
-                    "docs/operations.md describes"
+                    f"mongod {found[1]} with --mongod; `{program()} upgrade` raises the format for "
+                    "the next version"
                 )
             elif _LATER_FILES.search(str(attributes.get("message"))):
                 return f"a MongoDB later than {mongod} wrote the data: choose it with --mongod"

@@ -169,12 +169,10 @@ class AddedFields:
 
     def _forms(self, resource: ResourceType) -> Mapping[str, Any]:
         """Return the forms that earlier starts have declared."""
-        forms: Mapping[str, Any] = self._known.get(resource.type, {}).get(_DECLARED, {})
-        return forms
+        return self._known.get(resource.type, Record()).get(_DECLARED) or {}
 
     def _hidden(self, resource: ResourceType) -> Sequence[str]:
-        hidden: Sequence[str] = self._known.get(resource.type, {}).get(_HIDDEN, ())
-        return hidden
+        return self._known.get(resource.type, Record()).get(_HIDDEN) or ()
 
     def _to_complete(self) -> Iterator[tuple[ResourceType, str]]:
         """Yield what the last start has not declared, or not in this form."""
@@ -204,14 +202,11 @@ class AddedFields:
         for name in names:
             attribute = resource.attributes[name]
             if attribute.load_default not in {None, missing}:
-                lacking.append({name: {"$exists": False} if attribute.nullable else None})
                 stored, default = f"${name}", {"$literal": attribute.load_default}
-                is_missing = {"$eq": [{"$type": stored}, "missing"]}
-                defaults[name] = (
-                    {"$cond": [is_missing, default, stored]}
-                    if attribute.nullable
-                    else {"$ifNull": [stored, default]}
-                )
+                absent = ["missing"] if attribute.nullable else ["missing", "null"]
+                is_absent = {"$in": [{"$type": stored}, absent]}
+                lacking.append({"$expr": is_absent})
+                defaults[name] = {"$cond": [is_absent, default, stored]}
         collection = self._database[resource.collection]
         with pymongo.timeout(_SECONDS):
             if lacking:

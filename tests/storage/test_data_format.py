@@ -58,7 +58,7 @@ async def test_data_that_is_two_versions_older_is_refused(earlier: Path, tmp_pat
     message = await format_error(tmp_path)
     assert re.match(
         r"mongod 6\.0\.\d+ cannot open data in the format of MongoDB 4\.4: choose mongod 4\.4 with "
-        "--mongod, or raise the format step by step",
+        r"--mongod; `\S+ upgrade` raises the format for the next version",
         message,
     )
 

@@ -10,18 +10,21 @@ from uuid import uuid4
 from aiohttp import hdrs
 
 from registry import protocol
-from registry.client.client_documents import (
+from registry.client.transport import (
     Conflict,
     Document,
+    Headers,
+    Parameters,
     RegistryError,
+    Reply,
     Resource,
     ResourceChange,
+    Transport,
+    json_text,
     linked_resources,
     member,
     resource_change,
-    understood,
 )
-from registry.client.transport import Headers, Parameters, Reply, Transport, json_text
 
 Names: TypeAlias = str | Iterable[str]
 """Names, or a text in which commas separate them."""
@@ -48,7 +51,6 @@ class Client(Transport):
     def __init__(self, url: str, token: str | None = None) -> None:
         super().__init__(url, token)
         self._collections: Document = {}
-        self._relationships: dict[str, bool] = {}
 
     async def create(self, type_name: str, /, **fields: Any) -> Resource:
         """Create a resource. Raises Conflict if a unique value is taken."""
@@ -63,7 +65,7 @@ class Client(Transport):
     ) -> Resource:
         """Read a resource. include: relationships. fields: names of what to read, by type."""
         path, query = await self._path(type_name, str(id_)), _query(include, fields)
-        return _resource(path, await self.send(hdrs.METH_GET, path, params=query))
+        return _resource(await self.send(hdrs.METH_GET, path, params=query))
 
     async def list(
         self,
@@ -81,9 +83,7 @@ class Client(Transport):
         """
         path, query = await self._path(type_name), _query(include, fields, sort, filter)
         async for document in self.pages(path, query):
-            with understood(path):
-                resources = linked_resources(document)
-            for resource in resources:
+            for resource in linked_resources(document):
                 yield resource
 
     async def update(self, resource: Resource, /, **fields: Any) -> Resource:
@@ -115,15 +115,12 @@ class Client(Transport):
         }
         body = {protocol.OPERATIONS: operations}
         document, _ = await self.send(hdrs.METH_POST, "operations", body, headers)
-        with understood("operations"):
-            results = document[protocol.RESULTS]
-            return [result for result, _ in zip(results, operations, strict=True)]
+        return list(document[protocol.RESULTS])
 
     async def position(self) -> str:
         """Return the present position in the changes."""
         document, _ = await self.send(hdrs.METH_GET, "changes")
-        with understood("changes"):
-            return str(document["meta"]["position"])
+        return str(document["meta"]["position"])
 
     async def changes(
         self, *, after: str | None = None, types: Names = ()
@@ -136,9 +133,7 @@ class Client(Transport):
             async for position, changes in transactions:
                 for number, text in enumerate(changes, 1):
                     is_last = number == len(changes)
-                    with understood("changes"):
-                        one = resource_change(text, position if is_last else after or position)
-                    yield one
+                    yield resource_change(text, position if is_last else after or position)
                 after = position
 
     async def follow(
@@ -166,13 +161,9 @@ class Client(Transport):
         page = first = [*query, ("page[size]", str(protocol.LARGEST_PAGE))]
         while page:
             document, _ = await self.send(hdrs.METH_GET, path, params=page)
-            cursor = member(document, "meta", "page", "after")
-            following = [*first, ("page[after]", str(cursor))] if cursor else []
-            with understood(path):
-                if not isinstance(document["data"], list) or following == page:
-                    raise ValueError
             yield document
-            page = following
+            cursor = member(document, "meta", "page", "after")
+            page = [*first, ("page[after]", str(cursor))] if cursor else []
 
     async def _write(
         self, method: str, resource: Resource, fields: Document, prefer: str | None = None
@@ -196,7 +187,7 @@ class Client(Transport):
                 conflict.stored = await self.get(resource.type, str(about).rpartition("/")[2])
             conflict.read, conflict.sent = resource if resource.id else None, fields
             raise
-        return resource if body is None else _resource(path, reply, fields)
+        return resource if body is None else _resource(reply, fields)
 
     async def _etag(self, resource: Resource) -> str | None:
         """Return the ETag of the present version. Raises Conflict if it is not as it was read."""
@@ -222,26 +213,26 @@ class Client(Transport):
 
     async def _is_relationship(self, type_name: str, name: str) -> bool:
         """Ask for the methods of its path: only the OpenAPI document, which is large, has names."""
-        path = await self._path(type_name, "1", "relationships", name)
-        if path not in self._relationships:
-            try:
-                await self.send(hdrs.METH_OPTIONS, path)
-                self._relationships[path] = True
-            except RegistryError as error:
-                if error.status != 404:
-                    raise
-                self._relationships[path] = False
-        return self._relationships[path]
+        try:
+            await self.send(
+                hdrs.METH_OPTIONS, await self._path(type_name, "1", "relationships", name)
+            )
+        except RegistryError as error:
+            if error.status != 404:
+                raise
+            return False
+        return True
 
     async def _path(self, type_name: str, *below: str) -> str:
         """Return a path in a collection, relative to the base URL."""
         if not self._collections:
             document, _ = await self.send(hdrs.METH_GET, "")
-            with understood(""):
-                self._collections = {
-                    name: str(url).rpartition("/")[2]
-                    for name, url in document["meta"]["collections"].items()
-                }
+            collections = member(document, "meta", "collections")
+            if not isinstance(collections, dict):
+                raise RegistryError("not a registry: its entry point names no collections")
+            self._collections = {
+                name: str(url).rpartition("/")[2] for name, url in collections.items()
+            }
         if type_name not in self._collections:
             known = ", ".join(self._collections)
             raise RegistryError(f"there is no type {type_name!r}; the types are {known}")
@@ -278,11 +269,10 @@ def _linkage(value: Any) -> Any:
     return value and {"type": value.type, "id": value.id}
 
 
-def _resource(path: str, reply: Reply, sent: Document = _NONE) -> Resource:
+def _resource(reply: Reply, sent: Document = _NONE) -> Resource:
     """Return the resource of a response, which leads to those that were sent."""
     document, headers = reply
-    with understood(path):
-        (resource,) = linked_resources(document)
+    (resource,) = linked_resources(document)
     resource.related |= {name: sent[name] for name in resource.related if name in sent}
     resource.etag = headers.get(hdrs.ETAG)
     return resource

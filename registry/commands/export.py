@@ -11,7 +11,6 @@ import orjson
 from aiohttp import hdrs
 
 from registry.client import Client, RegistryError
-from registry.client.client_documents import understood
 from registry.client.transport import Parameters
 from registry.commands.arguments import (
     add_file,
@@ -143,11 +142,10 @@ async def _write_ndjson(client: Client, path: str, parameters: Parameters, file:
     async with aclosing(client.pages(path, parameters)) as pages:
         async for page in pages:
             for resource in page["data"]:
-                with understood(path):
-                    shown = {name: resource[name] for name in ("type", ID, "attributes")}
-                    if links := resource.get("relationships"):
-                        linkage = {name: {"data": one["data"]} for name, one in links.items()}
-                        shown["relationships"] = linkage
+                shown = {name: resource[name] for name in ("type", ID, "attributes")}
+                if links := resource.get("relationships"):
+                    linkage = {name: {"data": one["data"]} for name, one in links.items()}
+                    shown["relationships"] = linkage
                 file.write(orjson.dumps(shown, option=orjson.OPT_APPEND_NEWLINE))
             lines += len(page["data"])
     return lines

@@ -12,7 +12,6 @@ from uuid import uuid4
 import orjson
 
 from registry.client import Client, RegistryError
-from registry.client.client_documents import understood
 from registry.jsonapi.request_documents import MAX_OPERATIONS
 from registry.model.graph import Graph
 from registry.protocol import MERGE, OPERATIONS, ROLL_BACK
@@ -180,8 +179,7 @@ class Importer:
         preferences = ", ".join([ROLL_BACK] * is_dry + [MERGE] * plan.can_merge)
         key = f"{self._ledger.source}-{rows[0].line}-{rows[-1].line}-{len(rows)}"
         results = await self._client.execute(plan.operations, key, preferences)
-        with understood("operations"):
-            return [None if is_dry else result["data"][ID] for result in results]
+        return [None if is_dry else result["data"][ID] for result in results]
 
 
 def _reject_rows(plan: Plan, error: RegistryError) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from registry.client import Client
-from registry.client.client_documents import Document, understood
+from registry.client.transport import Document
 from registry.model.graph import Graph
 from registry.model.implicit_attributes import parse_id
 from registry.transfer.row_files import ID, LID, Mention, ResourceKey, Row, Values
@@ -139,15 +139,14 @@ class Lookups:
             parameters += [(f"fields[{target}]", ID) for target in sorted(targets)]
         pages = self._client.pages(resource.collection, parameters)
         documents = [each async for document in pages for each in document["data"]]
-        with understood(resource.collection):
-            known = [
-                Known(
-                    {"type": type_name, ID: one[ID]},
-                    {**one["attributes"], ID: one[ID]},
-                    {name: one["relationships"][name]["data"] for name in links},
-                )
-                for one in documents
-            ]
+        known = [
+            Known(
+                {"type": type_name, ID: one[ID]},
+                {**one["attributes"], ID: one[ID]},
+                {name: one["relationships"][name]["data"] for name in links},
+            )
+            for one in documents
+        ]
         return (type_name, names), known
 
     def _filters(

@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from registry.client.client_documents import Document
+from registry.client.transport import Document
 from registry.model.graph import Graph
 from registry.transfer.lookups import ImportOptions, Known
 from registry.transfer.row_files import ID, LID, Mention, ResourceKey, Row

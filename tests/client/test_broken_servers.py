@@ -15,14 +15,16 @@ from registry.client import Client, RegistryError, transport
 
 ENTRY = {"meta": {"collections": {"person": "http://elsewhere.example/a/persons"}}}
 PERSON = {"type": "person", "id": "1", "attributes": {"last_name": "Hopper"}}
-FEED = ("Content-Type: text/event-stream",)
+TYPE = "Content-Type: application/vnd.api+json"
+FEED = "Content-Type: text/event-stream"
 
 
 def response(content: Any, *headers: str, status: int = 200, length: int = 0) -> bytes:
     """Return a response. length: of the content, if not the real one."""
     body = content if isinstance(content, bytes) else json.dumps(content).encode()
     fixed = ("Connection: close", f"Content-Length: {length or len(body)}")
-    lines = [f"HTTP/1.1 {status} S", *fixed, *headers, "", ""]
+    typed = headers if "Content-Type" in "".join(headers) else (TYPE, *headers)
+    lines = [f"HTTP/1.1 {status} S", *fixed, *typed, "", ""]
     return "\r\n".join(lines).encode() + body
 
 
@@ -79,15 +81,12 @@ async def names(registry: Client) -> list[str]:
 @pytest.mark.parametrize(
     ("responses", "message"),
     [
-        ([response(b"<html>")], "not a registry: the response of / is not a document of one"),
-        ([response({"meta": {"collections": [1]}})], "not a registry"),
-        ([response(ENTRY), response([])], "not a registry: the response of /persons"),
-        ([response(ENTRY), response({"data": [{"id": 1}]})], "not a registry"),
-        ([response(ENTRY), response({"data": [PERSON | {"attributes": [[]]}]})], "not a registry"),
         (
-            [response(ENTRY)] + 2 * [response({"data": [], "meta": {"page": {"after": "x"}}})],
-            "not a registry",  # the same page again and again
+            [response({}, "Content-Type: application/json")],
+            "not a registry: the response of / is not application/vnd.api+json",
         ),
+        ([response(b"<html>")], "not a registry: its entry point names no collections"),
+        ([response({"meta": {"collections": [1]}})], "not a registry"),
         (
             [response(ENTRY), response(b"", "Location: http://evil.example/", status=302)],
             "/persons failed with status 302: nothing is sent to http://evil.example/",
@@ -150,8 +149,6 @@ async def test_an_earlier_version_is_reported(serve: Callable[..., Any]) -> None
 @pytest.mark.parametrize(
     ("events", "message"),
     [
-        (b"id: 1\ndata: []\n\n", "not a registry: the response of /changes"),
-        (b'id: 1\ndata: {"op": "add", "data": {"id": []}}\n\n', "not a registry"),
         (b"data: " + b"x" * 5_000_000, "/changes has a transaction that is too large"),
         (b"data: 1234\n\n" * 300, "/changes has a transaction that is too large"),
     ],
@@ -160,7 +157,7 @@ async def test_changes_of_another_kind_are_reported(
     events: bytes, message: str, serve: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("registry.client.registry_client._TRANSACTION_BYTES", 1_000)
-    _, registry = await serve(response(events, *FEED))
+    _, registry = await serve(response(events, FEED))
     with pytest.raises(RegistryError, match=message):
         await anext(registry.changes())
 

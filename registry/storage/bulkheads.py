@@ -99,15 +99,15 @@ class Bulkhead:
             self._of_client[client] -= 1
             if not self._of_client[client]:
                 del self._of_client[client]
-        while self._waiting and self._free and (admitted := self._first_admitted()):
-            place, client = admitted
+        while self._waiting and self._free:
+            waiting = self._waiting.items()
+            may_enter = (one for one in waiting if not one[0].done() and self._admits(one[1]))
+            place, client = next(may_enter, (None, None))
+            if place is None:
+                break
             del self._waiting[place]
             self._occupy(client)
             place.set_result(None)
-
-    def _first_admitted(self) -> tuple[asyncio.Future[None], str | None] | None:
-        waiting = self._waiting.items()
-        return next((one for one in waiting if not one[0].done() and self._admits(one[1])), None)
 
     def _admits(self, client: str | None) -> bool:
         return self._free > (0 if client is None else self._of_client[client])

@@ -17,7 +17,7 @@ from registry.storage.errors import StorageError, translated_errors
 from registry.storage.mongo.batching import Coalescer
 from registry.storage.mongo.mongo_client import Database
 from registry.storage.records import recompute, searched_names
-from registry.storage.schema import Indexes, complete
+from registry.storage.schema import build_missing_indexes, complete, missing_indexes
 from registry.storage.text_blocks import TextIndexing, collection_of
 
 _log = logging.getLogger("registry")
@@ -36,7 +36,8 @@ class Maintenance:
     """Indexes, missing computed fields, periods of links, and text blocks.
 
     Progress is recorded in the data alone, so that any process can continue the work of another.
-    insert_periods: insert the missing periods of each kind of links.
+    unindexed: gets the types whose indexes are not complete. insert_periods: insert the missing
+    periods of each kind of links.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class Maintenance:
         self._graph = graph
         self._insert_periods = insert_periods
         self._recomputations = Coalescer[None]("recomputations")
-        self._indexes = Indexes(database, graph, unindexed)
+        self._unindexed = unindexed
         self._text_indexing = {
             name: TextIndexing(resource, database, bulkheads)
             for name, resource in graph.items()
@@ -65,11 +66,13 @@ class Maintenance:
         """Complete small collections, and begin in the background. Raises PyMongoError."""
         for resource in self._graph.values():
             count = await self._database[resource.collection].estimated_document_count()
-            await self._indexes.prepare(resource, is_small=count <= _MAX_SMALL_RECORDS)
             if count <= _MAX_SMALL_RECORDS:
+                await build_missing_indexes(self._database, resource)
                 await self._recompute_missing(resource)
-            else:
-                self._large.append(resource)
+                continue
+            self._large.append(resource)
+            if await missing_indexes(self._database, resource):
+                self._unindexed.add(resource.type)
         for name in self._text_indexing:
             # Otherwise a snapshot could be older than the collection. Unlike the command `create`,
             # this does not fail if another process has created it.
@@ -96,6 +99,13 @@ class Maintenance:
             with translated_errors():
                 await self._recomputations.load(each, partial(self._recompute_missing, each))
 
+    async def _build_indexes(self, resource: ResourceType) -> None:
+        if resource.type in self._unindexed:
+            _log.info("Building indexes of %s", resource.collection)
+            await build_missing_indexes(self._database, resource)
+            self._unindexed.discard(resource.type)
+            _log.info("The indexes of %s are complete", resource.collection)
+
     async def _recompute_missing(self, resource: ResourceType) -> None:
         """Store the computed fields of records that have none."""
         for field in resource.computed:
@@ -103,9 +113,9 @@ class Maintenance:
             await complete(collection, {field: None}, recompute(resource))
 
     async def _run(self) -> None:
-        await self._retry(self._indexes.build)
-        for resource in self._large:
-            await self._retry(partial(self._recompute_missing, resource))
+        for complete_all in (self._build_indexes, self._recompute_missing):
+            for resource in self._large:
+                await self._retry(partial(complete_all, resource))
         for insert in self._insert_periods:
             await self._retry(insert)
         while True:

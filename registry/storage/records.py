@@ -198,7 +198,10 @@ def record_schema(resource: ResourceType) -> Mapping[str, Any]:
         "bsonType": "object",
         "required": [name for name, one in attributes.items() if not _may_be_missing(one)],
         "properties": {
-            name: {"bsonType": _bson_types(one), **_LIMITS.get(name, {})}
+            name: {
+                "bsonType": [*_BSON_TYPES[one.stored_type], *["null"] * _may_be_missing(one)],
+                **_LIMITS.get(name, {}),
+            }
             for name, one in attributes.items()
         },
     }
@@ -292,11 +295,6 @@ def first_invalid(records):
 
 def _classes(bson_types: Iterable[str]) -> frozenset[type]:
     return frozenset(chain.from_iterable(_CLASSES[name] for name in bson_types))
-
-
-def _bson_types(attribute: Attribute) -> list[str]:
-    types = _BSON_TYPES[attribute.stored_type]
-    return [*types, "null"] if _may_be_missing(attribute) else [*types]
 
 
 def _may_be_missing(attribute: Attribute) -> bool:

@@ -116,47 +116,21 @@ async def complete(
         await collection.update_many({**query, ID: {"$in": ids}}, update)
 
 
-class Indexes:
-    """The indexes that filters and sorts use: of each indexed field and the id.
-
-    unindexed: the types whose indexes are not complete, as far as this process knows.
-    """
-
-    def __init__(self, database: Database, graph: Graph, unindexed: set[str]) -> None:
-        self._database = database
-        self._graph = graph
-        self._unindexed = unindexed
-
-    async def prepare(self, resource: ResourceType, *, is_small: bool) -> None:
-        """Create the missing indexes of a small collection; leave others to `build`."""
-        missing = await self._missing(resource)
-        if missing and is_small:
-            await self._database[resource.collection].create_indexes(_models(missing))
-        elif missing:
-            self._unindexed.add(resource.type)
-
-    async def build(self) -> None:
-        """Build the indexes that `prepare` has left, unless another process builds them first."""
-        for name in sorted(self._unindexed):
-            resource = self._graph[name]
-            while missing := await self._missing(resource):  # else another process has built them
-                _log.info("Building indexes of %s: %s", resource.collection, ", ".join(missing))
-                await _build_indexes(self._database, resource.collection, _models(missing))
-            self._unindexed.discard(name)
-            _log.info("The indexes of %s are complete", resource.collection)
-
-    async def _missing(self, resource: ResourceType) -> list[str]:
-        """Return the stored fields that have no complete index."""
-        wanted = resource.indexed_fields - {ID}
-        if searched_names(resource):
-            wanted |= {TEXT_BLOCK}
-        indexes = await _complete_indexes(self._database, resource.collection)
-        existing = {index["key"][0][0] for index in indexes.values() if index["key"][1:] == _BY_ID}
-        return sorted(wanted - existing)
+async def missing_indexes(database: Database, resource: ResourceType) -> list[str]:
+    """Return the stored fields that have no complete index, which filters and sorts use."""
+    wanted = resource.indexed_fields - {ID}
+    if searched_names(resource):
+        wanted |= {TEXT_BLOCK}
+    indexes = await _complete_indexes(database, resource.collection)
+    existing = {index["key"][0][0] for index in indexes.values() if index["key"][1:] == _BY_ID}
+    return sorted(wanted - existing)
 
 
-def _models(fields: list[str]) -> list[IndexModel]:
-    return [IndexModel([(field, ASCENDING), *_BY_ID]) for field in fields]
+async def build_missing_indexes(database: Database, resource: ResourceType) -> None:
+    """Build the missing indexes, of a field and the id each, unless another process does."""
+    while missing := await missing_indexes(database, resource):
+        models = [IndexModel([(field, ASCENDING), *_BY_ID]) for field in missing]
+        await _build_indexes(database, resource.collection, models)
 
 
 async def _complete_indexes(database: Database, collection: str) -> Mapping[str, Mapping[str, Any]]:

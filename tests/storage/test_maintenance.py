@@ -10,7 +10,7 @@ import pytest
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.storage import maintenance, schema
-from registry.storage.schema import Indexes
+from registry.storage.schema import build_missing_indexes
 from registry.storage.text_blocks import BLOCK_SIZE, TextIndexing
 from tests.conftest import Serve
 from tests.mongods import HeldIndexBuilds, mongod_with_fail_points
@@ -74,10 +74,12 @@ async def test_missing_fields_of_many_records_are_completed_in_batches(
 async def test_queries_of_a_type_without_indexes_count_as_heavy(
     database: Database, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def wait(_: Indexes) -> None:
+    async def wait(*_: object) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(Indexes, "build", wait)
+    monkeypatch.setattr(maintenance, "build_missing_indexes", wait)
+    for name in ("computers", "assignments"):
+        await database[name].insert_many({"_id": number} for number in (1, 2))
     await fill(database, 10)
     api = await serve(catch_up=False, heavy_queries=1, queue_length=0, queue_seconds=0.001)
     async with api.repository.bulkheads.heavy_queries:
@@ -87,47 +89,33 @@ async def test_queries_of_a_type_without_indexes_count_as_heavy(
         assert (await api.get("/persons?page[size]=2&filter[email]=a")).status == 503
 
 
-async def test_indexes_are_built_once_by_processes_that_start_together(
-    database: Database, caplog: pytest.LogCaptureFixture
+@pytest.mark.usefixtures("everything_is_large")
+async def test_indexes_are_built_by_processes_that_start_together(
+    database: Database, serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "registry")
     await fill(database, 1_000)
-    unindexed: list[set[str]] = [set(), set()]
-    processes = [Indexes(database, GRAPH, one) for one in unindexed]
-    for one in processes:
-        await one.prepare(PERSON, is_small=False)
-    assert await indexed_fields(database) == {"_id"}
-    assert unindexed == [{"person"}, {"person"}]
-    await asyncio.gather(*(one.build() for one in processes))
+    apis = await asyncio.gather(*(serve(catch_up=False) for _ in range(2)))
+    for api in apis:
+        await api.repository.catch_up()
     assert await indexed_fields(database) == FIELDS
-    assert unindexed == [set(), set()]
-    assert "Building indexes of persons: email, first_name, full_name, last_name" in caplog.text
+    assert "Building indexes of persons" in caplog.text
     assert "The indexes of persons are complete" in caplog.text
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("is_small", [True, False])
-async def test_a_build_that_another_process_aborts_is_begun_again(
-    mongodb_uri: str, is_small: bool
-) -> None:
+async def test_a_build_that_another_process_aborts_is_begun_again(mongodb_uri: str) -> None:
     async with mongod_with_fail_points(mongodb_uri) as client:
         database = client.registry
         await fill(database, 10)
-        first, second = (Indexes(database, GRAPH, set()) for _ in range(2))
-        await first.prepare(PERSON, is_small=False)
         async with HeldIndexBuilds(client, "persons") as builds:
-            aborted = await builds.begin(first.build())
-            completed = await builds.join(complete(second, is_small=is_small))
+            aborted = await builds.begin(build_missing_indexes(database, PERSON))
+            completed = await builds.join(build_missing_indexes(database, PERSON))
             assert not completed.done()
             aborted.cancel()
             await asyncio.wait([aborted])
         await completed
         assert await indexed_fields(database) == FIELDS
-
-
-async def complete(indexes: Indexes, *, is_small: bool) -> None:
-    await indexes.prepare(PERSON, is_small=is_small)
-    await indexes.build()
 
 
 @pytest.mark.usefixtures("everything_is_large")

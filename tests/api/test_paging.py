@@ -210,7 +210,7 @@ async def test_a_late_page_shows_its_part_and_examines_few_keys_and_no_other_doc
             assert 0 < len(page.ids) <= profile.total("docsExamined") <= SIZE + 1, query
 
 
-@pytest.mark.parametrize("sign", ["", "-"])
+@pytest.mark.parametrize("sign", ["-", pytest.param("", marks=pytest.mark.slow)])
 async def test_a_page_and_its_total_agree(serve: Serve, database: Database, sign: str) -> None:
     """The ids are always the numbers from 1 to the total."""
     workers = [await serve(), await serve()]

@@ -46,13 +46,18 @@ async def fleet(api: Api, database: Database) -> Api:
     [
         "/persons?include=computers",
         "/computers?include=owner",
-        "/persons?include=computers.owner&sort=last_name",
         "/persons?filter[last_name]=L1&include=computers.owner.computers",
-        "/computers?filter[serial]=S1&include=owner.computers",
         "/computers?filter[serial]=S1&include=owner.computers.owner&sort=-id",
         "/persons?include=computers&page[computers][size]=2",
-        "/persons?include=computers&fields[person]=email&fields[computer]=",
         "/persons/5/computers?include=owner.computers",
+        *(
+            pytest.param(path, marks=pytest.mark.slow)
+            for path in (
+                "/persons?include=computers.owner&sort=last_name",
+                "/computers?filter[serial]=S1&include=owner.computers",
+                "/persons?include=computers&fields[person]=email&fields[computer]=",
+            )
+        ),
     ],
 )
 async def test_a_stream_has_the_resources_of_all_pages_each_once(fleet: Api, path: str) -> None:

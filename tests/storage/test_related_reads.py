@@ -245,7 +245,10 @@ COSTS = {
 """The commands of a page, and the keys and documents that they examine, at most."""
 
 
-@pytest.mark.parametrize("sort", COSTS)
+@pytest.mark.parametrize(
+    "sort",
+    [pytest.param(sort, marks=pytest.mark.slow if "first_name" in sort else ()) for sort in COSTS],
+)
 async def test_a_page_costs_a_part_of_the_collection_wherever_it_is(
     many: Api, database: Database, sort: str
 ) -> None:

@@ -155,6 +155,7 @@ class Comparison(RuleBasedStateMachine):
         before, self.model = self.model, self.model.copy()
         if stored:
             self.model.update(identity, attributes)
+            assert "Location" not in response.headers
         else:
             self.model.create(identity, attributes)
             assert response.headers["Location"] == resource_path(identity)
@@ -166,6 +167,7 @@ class Comparison(RuleBasedStateMachine):
         if ROLL_BACK in prefer:
             self.model = before
         elif stored:
+            self._check_tag(identity, response.headers["ETag"])
             self._read_resource(identity, Query())
 
     @rule(data=st.data())

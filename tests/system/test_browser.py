@@ -206,25 +206,38 @@ async def stored(database: Database) -> dict[tuple[str, int], Any]:
     }
 
 
+Publish = Callable[..., Awaitable[str]]
+
+
+@pytest.fixture
+def publish(aiohttp_server: Callable[[web.Application], Awaitable[TestServer]]) -> Publish:
+    """A function that serves a text on a site of its own, and returns its origin.
+
+    requested: gets the path of each request.
+    """
+
+    async def publish(text: str, requested: list[str] | None = None) -> str:
+        async def show(request: web.Request) -> web.Response:
+            if requested is not None:
+                requested.append(request.path)
+            headers = {"Access-Control-Allow-Origin": "*"}
+            return web.Response(text=text, content_type="text/html", headers=headers)
+
+        app = web.Application()
+        app.router.add_get("/{path:.*}", show)
+        return f"http://localhost:{(await aiohttp_server(app)).port}"  # the service is 127.0.0.1
+
+    return publish
+
+
 async def test_the_page_ignores_a_description_named_in_its_url(
-    browser: Browser,
-    serve: Serve,
-    aiohttp_server: Callable[[web.Application], Awaitable[TestServer]],
+    browser: Browser, api: Api, publish: Publish
 ) -> None:
     requested: list[str] = []
-
-    async def serve_description(request: web.Request) -> web.Response:
-        requested.append(request.path)
-        headers = {"Access-Control-Allow-Origin": "*"}
-        return web.json_response({"openapi": "3.0.0", "info": {}, "paths": {}}, headers=headers)
-
-    other = web.Application()
-    other.router.add_get("/{name}", serve_description)
-    foreign = (await aiohttp_server(other)).make_url("/")
-    api = await serve()
+    foreign = await publish('{"openapi": "3.0.0", "info": {}, "paths": {}}', requested)
     page = await browser.new_page()
     await page.goto(
-        str(api.client.make_url(f"/api/swagger/?url={foreign}url&configUrl={foreign}config")),
+        f"{api.origin}/api/swagger/?url={foreign}/url&configUrl={foreign}/config",
         wait_until="networkidle",
     )
     await expect(page.locator(".swagger-ui").first).to_be_visible()
@@ -253,24 +266,6 @@ FROM_A_PAGE = """async ([url, id]) => {
         identified: (await missing.json()).errors[0].id == missing.headers.get("X-Request-ID"),
     }
 }"""
-
-
-Publish = Callable[[str], Awaitable[str]]
-
-
-@pytest.fixture
-def publish(aiohttp_server: Callable[[web.Application], Awaitable[TestServer]]) -> Publish:
-    """A function that serves a page on a site of its own, and returns its origin."""
-
-    async def publish(text: str) -> str:
-        async def show_page(_: web.Request) -> web.Response:
-            return web.Response(text=text, content_type="text/html")
-
-        app = web.Application()
-        app.router.add_get("/", show_page)
-        return f"http://localhost:{(await aiohttp_server(app)).port}"  # the service is 127.0.0.1
-
-    return publish
 
 
 async def test_a_page_of_another_site_uses_the_service_if_its_origin_is_allowed(

@@ -1,6 +1,5 @@
 """Plans: the operations that store rows."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -39,11 +38,10 @@ class Plan:
         """Of each operation, the row, and a prefix of columns: `owner.` if it creates a target."""
 
     @property
-    def effects(self) -> Counter[tuple[str, str]]:
-        """How many resources the request creates, changes, and leaves, by effect and type."""
-        counts = Counter((_EFFECTS[one["op"]], one["data"]["type"]) for one in self.operations)
-        counts.update(("left unchanged", row.type) for row in self._unchanged)
-        return counts
+    def effects(self) -> list[tuple[str, str]]:
+        """The effect of the request on each resource, and its type."""
+        changed = [(_EFFECTS[one["op"]], one["data"]["type"]) for one in self.operations]
+        return changed + [("left unchanged", row.type) for row in self._unchanged]
 
     @property
     def can_merge(self) -> bool:

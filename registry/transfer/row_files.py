@@ -36,8 +36,6 @@ _MAX_LINE = 2**20
 _ZIP = b"PK\x03\x04"
 """The first bytes of a workbook, such as an .xlsx file."""
 
-_UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-
 _DELIMITERS = ",;\t|"
 _SEP = re.compile(r"sep=(.)\r?\n?", re.IGNORECASE)
 
@@ -111,11 +109,10 @@ class InvalidFile(Exception):
 
 def decoded(source: IO[bytes], encoding: str) -> TextIO:
     """Return the text of a file, all of whose bytes are in the encoding. Raises InvalidFile."""
-    start, number = source.read(len(_ZIP)), 0
-    if start == _ZIP:
+    if source.read(len(_ZIP)) == _ZIP:
         raise InvalidFile("this is a workbook: save it as CSV UTF-8")
     source.seek(0)
-    decoder = codecs.getincrementaldecoder(encoding)()
+    decoder, number = codecs.getincrementaldecoder(encoding)(), 0
     try:
         for line in iter(partial(source.readline, _MAX_LINE), b""):
             number += 1
@@ -123,12 +120,9 @@ def decoded(source: IO[bytes], encoding: str) -> TextIO:
         decoder.decode(b"", final=True)
     except UnicodeDecodeError as error:
         shown = encoding.removesuffix("-sig").upper()
-        advice = "--encoding cp1252 (Windows, western Europe), --encoding utf-16"
-        if start.startswith(_UTF_16_MARKS):
-            advice = "--encoding utf-16"
         raise InvalidFile(
-            f"not {shown}: byte 0x{error.object[error.start]:02x} in line {number}; save the "
-            f"file as UTF-8, or name its encoding: {advice}"
+            f"not {shown}: byte 0x{error.object[error.start]:02x} in line {number}; save the file "
+            "as UTF-8, or name its encoding: --encoding cp1252 (Windows, western Europe), or utf-16"
         ) from None
     source.seek(0)
     return TextIOWrapper(source, encoding, newline="")

@@ -17,6 +17,7 @@ ENTRY = {"meta": {"collections": {"person": "http://elsewhere.example/a/persons"
 PERSON = {"type": "person", "id": "1", "attributes": {"last_name": "Hopper"}}
 TYPE = "Content-Type: application/vnd.api+json"
 FEED = "Content-Type: text/event-stream"
+CSV = {"Accept": "text/csv"}
 
 
 def response(content: Any, *headers: str, status: int = 200, length: int = 0) -> bytes:
@@ -109,10 +110,17 @@ async def test_a_server_of_another_kind_is_reported(
     assert len(script.requests) == len(responses)
 
 
-async def test_a_page_that_breaks_off_is_read_again(serve: Callable[..., Any]) -> None:
-    page = response({"data": [PERSON]})
-    _, registry = await serve(response(ENTRY), page[:-20], page[:20], page)
+async def test_what_breaks_off_or_is_refused_for_the_moment_is_read_again(
+    serve: Callable[..., Any],
+) -> None:
+    page, refused = response({"data": [PERSON]}), response({}, status=503)
+    table = response(b"a\r\n", "Content-Type: text/csv")
+    scripts = response(ENTRY), page[:-20], refused, page, refused, table, page
+    _, registry = await serve(*scripts)
     assert await names(registry) == ["Hopper"]
+    assert [one async for one in registry.download("x", CSV, ())] == [b"a\r\n"]
+    with pytest.raises(RegistryError, match="not a registry: the response of /x is not text/csv"):
+        await anext(registry.download("x", CSV, ()))
 
 
 async def test_a_server_that_does_not_respond_is_not_waited_for(

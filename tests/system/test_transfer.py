@@ -17,8 +17,6 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from registry.client import Client, RegistryError, transport
-from registry.protocol import MEDIA_TYPE
 from tests.certificates import Authority
 from tests.support import Api, Database
 from tests.system.conftest import Start
@@ -100,45 +98,6 @@ async def test_standard_input_is_imported(api: Api) -> None:
     assert (done.status, done.errors) == (0, [])
     assert done.output.startswith(f"created 1 person and 1 computer at {api.origin}, in ")
     assert await fleet(api) == {"A-1": "Ada King"}
-
-
-async def test_a_request_is_repeated_if_its_response_is_lost(
-    api: Api, fake_service: FakeService, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    numbers = count()
-
-    async def lose_every_second(request: web.Request) -> web.Response:
-        response = await forwarded(request, api)
-        if next(numbers) % 2:
-            raise asyncio.CancelledError  # aiohttp then closes the connection
-        return response
-
-    monkeypatch.setattr(transport, "DELAYS", (0,))
-    async with Client(await fake_service(lose_every_second)) as client:
-        for serial in ("A-1", "A-2", "A-3"):
-            data = {"type": "computer", "attributes": {"serial": serial}}
-            await client.execute([{"op": "add", "data": data}])
-    assert next(numbers) == 5
-    assert len(await fleet(api)) == 3
-
-
-async def test_a_request_is_repeated_during_overload(
-    fake_service: FakeService, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    statuses = iter((200, 503, 503, 200, 503, 200, 200))
-
-    async def handle(_: web.Request) -> web.Response:
-        status = next(statuses)
-        return web.json_response({"data": []}, status=status, content_type=MEDIA_TYPE)
-
-    monkeypatch.setattr(transport, "DELAYS", (0, 0))
-    async with Client(await fake_service(handle)) as client:
-        assert await client.send("GET", "persons")
-        assert await client.send("GET", "persons")
-        pieces = client.download("persons", {"Accept": MEDIA_TYPE}, ())
-        assert [piece async for piece in pieces] == [b'{"data": []}']
-        with pytest.raises(RegistryError, match="not a registry"):
-            await anext(client.download("persons", {"Accept": "text/csv"}, ()))
 
 
 @pytest.mark.parametrize("options", [COMPUTERS, ("--type", "computer", "--create")])
@@ -225,8 +184,7 @@ async def test_a_service_that_is_not_running_is_reported_in_one_line(run: RunCom
     assert done.errors[0].startswith("registry: cannot reach the service")
 
 
-@pytest.mark.parametrize("command", ["seed", "import"])
-async def test_ctrl_c_ends_commands(command: str, fake_service: FakeService, sheet: Path) -> None:
+async def test_ctrl_c_ends_an_import(fake_service: FakeService, sheet: Path) -> None:
     arrived = asyncio.Event()
 
     async def handle(_: web.Request) -> web.Response:
@@ -234,8 +192,7 @@ async def test_ctrl_c_ends_commands(command: str, fake_service: FakeService, she
         await asyncio.sleep(30)
         return web.Response()
 
-    arguments = (*COMPUTERS, sheet) if command == "import" else ()
-    process = await spawn(command, "--url", await fake_service(handle), *arguments)
+    process = await spawn("import", "--url", await fake_service(handle), *COMPUTERS, sheet)
     await asyncio.wait_for(arrived.wait(), timeout=30)
     process.send_signal(signal.SIGINT)
     done = await wait_for(process)

@@ -176,6 +176,9 @@ def test_numbers_and_booleans_are_written_as_they_are() -> None:
 
 def test_another_encoding_is_found_in_any_line(tmp_path: Path) -> None:
     path = tmp_path / "file"
+    path.write_bytes(b"PK\x03\x04\x14\0\xe4")
+    with path.open("rb") as file, pytest.raises(InvalidFile, match="workbook: save it as CSV"):
+        decoded(file, "utf-8")
     path.write_bytes("ä\nö\n".encode() + b"\xe4\n")
     with path.open("rb") as file, pytest.raises(InvalidFile, match="byte 0xe4 in line 3"):
         decoded(file, "utf-8")

@@ -64,11 +64,10 @@ class IdTaken(StorageError):
 
 
 class DuplicateValue(StorageError):
-    """Another resource has the value of a unique attribute; nothing was written.
+    """Another resource has the value of a unique attribute.
 
-    resource: the type. attribute: its name. position: of the resource object in the request
-    document. pointer: to the attribute in it. id: of the other resource, None if it is not stored,
-    or not known.
+    position: of the resource object in the request document. pointer: to the attribute in it. id:
+    of the other resource, None if it is not stored, or not known.
     """
 
     def __init__(

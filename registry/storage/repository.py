@@ -124,15 +124,12 @@ class Repository:
         try:
             async with asyncio.timeout(_PING_SECONDS):
                 return await self._pings.load(None, self._ping)
-        except TimeoutError:
+        except (TimeoutError, PyMongoError):
             return False
 
     async def _ping(self) -> bool:
-        try:
-            with pymongo.timeout(_PING_SECONDS):  # so that the thread does not wait longer either
-                hello = await observed("hello", self._database.command("hello"))
-        except PyMongoError:
-            return False
+        with pymongo.timeout(_PING_SECONDS):  # so that the thread does not wait longer either
+            hello = await observed("hello", self._database.command("hello"))
         return bool(hello["isWritablePrimary"])
 
     def snapshot(self, time: Timestamp | None = None) -> Snapshot:

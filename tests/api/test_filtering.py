@@ -20,8 +20,7 @@ from registry.storage.mongo.read_commands import ReadCommands, ReadResult
 from registry.storage.reads import listings, related_reads
 from tests.conftest import Serve
 from tests.consistency import strategies
-from tests.consistency.model import Model
-from tests.consistency.queries import Condition, Query
+from tests.consistency.model import Condition, Model, Query
 from tests.support import Api, Database
 
 

@@ -12,8 +12,7 @@ from functools import cached_property
 from itertools import chain
 from typing import Any, Literal
 
-from tests.consistency.model import RELATIONSHIPS, TARGETS, Identity, Model
-from tests.consistency.queries import Query
+from tests.consistency.model import RELATIONSHIPS, TARGETS, Identity, Model, Query
 from tests.support import RESULTS, primary_data
 
 _TAG = re.compile(r'"(\d+)-')

@@ -7,8 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.consistency.model import ATTRIBUTES, RELATIONSHIPS, TARGETS
-from tests.consistency.queries import Condition, Query
+from tests.consistency.model import ATTRIBUTES, RELATIONSHIPS, TARGETS, Condition, Query
 
 types = st.sampled_from(["person", "computer"])
 

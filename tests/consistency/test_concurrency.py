@@ -22,16 +22,16 @@ from registry.settings import Settings
 from tests.consistency.linearization import Call, Request, State, Write, explanation
 from tests.consistency.model import (
     RELATIONSHIPS,
+    SCALE,
     TARGETS,
     Identity,
     Model,
+    Query,
     body_of,
     identifier,
     linkage_to,
     resource_path,
 )
-from tests.consistency.queries import Query
-from tests.consistency.scale import SCALE
 from tests.storage.writing import insert_fleet
 from tests.support import ATOMIC, MEDIA_TYPE, OPERATIONS, Database
 from tests.system.conftest import Start

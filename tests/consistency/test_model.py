@@ -35,15 +35,15 @@ from tests.consistency import strategies
 from tests.consistency.model import (
     ATTRIBUTES,
     RELATIONSHIPS,
+    SCALE,
     TARGETS,
     Identity,
     Model,
+    Query,
     body_of,
     linkage_to,
     resource_path,
 )
-from tests.consistency.queries import Query
-from tests.consistency.scale import SCALE
 from tests.support import MEDIA_TYPE, check_document
 from tests.system.conftest import Start
 

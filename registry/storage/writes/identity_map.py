@@ -180,31 +180,19 @@ def rejection(
     writes: Sequence[Write], resource: ResourceType, rejected: WriteRejected
 ) -> StorageError:
     """Return why MongoDB has rejected what the writes of a request, with ids, have stored."""
-    name = _taken_attribute(rejected.error, resource)
-    for write in reversed(writes):
-        attributes = write.change.attributes
-        is_rejected = write.resource is resource and write.target.id == rejected.id
-        if is_rejected and name is not None and name in attributes:
-            return DuplicateValue(resource, name, write.position)
     error = rejected.error
-    if error["code"] == DUPLICATE_KEY and list(error.get("keyPattern", ())) == ["_id"]:
+    key = list(error.get("keyPattern", ())) if error["code"] == DUPLICATE_KEY else []
+    if key == ["_id"]:
         return IdTaken()
+    for write in reversed(writes):
+        # The index may also be one that another service has created, or a person.
+        is_rejected = write.resource is resource and write.target.id == rejected.id
+        if is_rejected and len(key) == 1 and key[0] in write.change.attributes:
+            return DuplicateValue(resource, key[0], write.position)
     if error["code"] == VALIDATION_FAILURE:
         return refused_record(resource, rejected.id, error)
     _log.error("MongoDB rejects %s/%s: %s", resource.collection, rejected.id, error.get("errmsg"))
     return Unavailable()
-
-
-def _taken_attribute(error: Mapping[str, Any], resource: ResourceType) -> str | None:
-    """Return the attribute whose unique index has rejected a write, None if something else has.
-
-    error: an element of `writeErrors` in the reply to a command. The index may also be one that
-    another service has created, or a person.
-    """
-    if error["code"] == DUPLICATE_KEY and len(error.get("keyPattern", ())) == 1:
-        (name,) = error["keyPattern"]
-        return name if name in resource.writable else None
-    return None
 
 
 def _command(change: RecordChange) -> str:

@@ -80,6 +80,8 @@ def access_middleware(app: web.Application) -> Middleware:
 
     @web.middleware
     async def check_access(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.method == hdrs.METH_OPTIONS:
+            return await handler(request)
         required_by = getattr(request.match_info.handler, "required_by", None)
         if required_by is None:
             # The root tells what a token allows.
@@ -90,8 +92,6 @@ def access_middleware(app: web.Application) -> Middleware:
                 raise web.HTTPForbidden
         # Without a route: 404 or 405, but only for an authenticated client.
         requirements = required_by(request) if required_by else ()
-        if request.method == hdrs.METH_OPTIONS:
-            return await handler(request)
         token = bearer_token(request)
         if token is None:
             raise AuthenticationRequired

@@ -6,7 +6,7 @@ them for each follower, which for 1,000 of them would occupy the event loop.
 
 import asyncio
 import logging
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -320,18 +320,16 @@ class Followers:
                 _log.exception("Connections of the change feed are not maintained")
 
     async def _end_rejected(self) -> None:
-        by_token = defaultdict[str, list[_Follower]](list)
-        for follower in self._followers:
-            if follower.token is not None:
-                by_token[follower.token].append(follower)
-        await asyncio.gather(*(self._end_if_rejected(*one) for one in by_token.items()))
+        tokens = {one.token for one in self._followers if one.token is not None}
+        await asyncio.gather(*map(self._end_if_rejected, tokens))
 
-    async def _end_if_rejected(self, token: str, followers: Iterable[_Follower]) -> None:
+    async def _end_if_rejected(self, token: str) -> None:
         try:
             await self._check_token(token)
         except InvalidToken:
-            for follower in followers:
-                follower.end()
+            for follower in list(self._followers):
+                if follower.token == token:
+                    follower.end()
         except (StorageError, KeysUnavailable):
             pass  # it is checked again
 

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from itertools import accumulate
 from typing import TypeAlias
 
-from aiohttp import hdrs, web
+from aiohttp import web
 from prometheus_client.aiohttp import make_aiohttp_handler
 from prometheus_client.core import (
     CollectorRegistry,
@@ -20,7 +20,7 @@ from registry.http.addresses import METRICS_PATH
 from registry.http.app_keys import Limits
 from registry.http.application import new_application
 from registry.http.cors import Cors
-from registry.http.views.site import ReadOnlyView
+from registry.http.views.site import read_only
 from registry.jsonapi.authorization import Requirement
 from registry.metrics import FAMILIES, Family, Gauge, Histogram, MetricsSnapshot, Samples, take
 from registry.settings import Settings
@@ -41,7 +41,7 @@ async def scrape_process() -> MetricsSnapshot:
 def mount(app: web.Application, scrape: Scrape) -> None:
     """Serve the metrics on an application."""
     app[_SCRAPE] = scrape
-    app.add_routes([web.view(METRICS_PATH, MetricsView)])
+    app.add_routes(read_only(METRICS_PATH, _show_metrics))
 
 
 def metrics_app(settings: Settings, scrape: Scrape) -> web.Application:
@@ -51,25 +51,17 @@ def metrics_app(settings: Settings, scrape: Scrape) -> web.Application:
     return app
 
 
-class MetricsView(ReadOnlyView):
-    """The metrics in the text formats of Prometheus and OpenMetrics, by `Accept`.
+async def _show_metrics(request: web.Request) -> web.StreamResponse:
+    """Respond with the metrics, or those that the parameters `name[]` name.
 
-    They count the requests to each type, so they require the scope to read all.
+    They are in the text formats of Prometheus and OpenMetrics, by `Accept`, and count the requests
+    to each type, so they require the scope to read all.
     """
+    registry = registry_of(await request.app[_SCRAPE]())
+    return await make_aiohttp_handler(registry, disable_compression=True)(request)
 
-    @staticmethod
-    def required_by(request: web.Request) -> tuple[Requirement, ...]:
-        """Return what a request requires; nothing if 405 follows."""
-        return (_READ_ALL,) if request.method in {hdrs.METH_GET, hdrs.METH_HEAD} else ()
 
-    async def get(self) -> web.StreamResponse:
-        """Respond with the metrics, or those that the parameters `name[]` name."""
-        snapshot = await self.request.app[_SCRAPE]()
-        return await make_aiohttp_handler(registry_of(snapshot), disable_compression=True)(
-            self.request
-        )
-
-    head = get
+_show_metrics.required_by = lambda _: (_READ_ALL,)  # type: ignore[attr-defined] # for access control
 
 
 def registry_of(snapshot: MetricsSnapshot) -> CollectorRegistry:

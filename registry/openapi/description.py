@@ -11,7 +11,7 @@ from aiohttp import web
 import registry
 from registry.http.addresses import LIVE_PATH, METRICS_PATH, OPERATIONS_PATH, READY_PATH, UI_PATH
 from registry.http.compression import POLICY, StaticFiles, read_files
-from registry.http.views.site import allow_reading
+from registry.http.views.site import read_only
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
 from registry.openapi.paths import HEADERS, SECURITY_SCHEME, describe_paths, error_responses
@@ -97,10 +97,8 @@ def mount_swagger_ui(app: web.Application, description: Callable[[], Json]) -> N
     files = StaticFiles(partial(_contents, description))
     app.add_routes(
         [
-            web.get(UI_PATH, _redirect),
-            web.options(UI_PATH, allow_reading),
-            web.get(f"{UI_PATH}/{{path:.*}}", files.get),
-            web.options(f"{UI_PATH}/{{path:.*}}", allow_reading),
+            *read_only(UI_PATH, _redirect),
+            *read_only(f"{UI_PATH}/{{path:.*}}", files.get),
         ]
     )
 

@@ -6,7 +6,7 @@ from aiohttp import web
 
 from registry.http.addresses import PAGE_PATH
 from registry.http.compression import PAGE, StaticFiles, read_files
-from registry.http.views.site import allow_reading
+from registry.http.views.site import read_only
 
 _DIRECTORY = Path(__file__).with_name("page")
 
@@ -17,4 +17,4 @@ def mount_page(app: web.Application) -> None:
     contents = files | {"": files["index.html"]}
     app[PAGE] = page = StaticFiles(lambda: contents)
     path = f"{PAGE_PATH}/{{path}}"
-    app.add_routes([web.get(path, page.get), web.options(path, allow_reading)])
+    app.add_routes(read_only(path, page.get))

@@ -102,8 +102,6 @@ class FeedView(DocumentView):
         await response.write_eof()
         return response
 
-    head = get
-
     def _after(self, query: FeedQuery) -> ClusterTime | None:
         """Return the time of the position in the request. Raises PositionRejected."""
         last = self.request.headers.get(LAST_EVENT_ID)

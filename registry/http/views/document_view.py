@@ -114,7 +114,7 @@ class DocumentView(web.View):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        names = {name: name.lower() for name in sorted(hdrs.METH_ALL)}
+        names = {name: name.lower() for name in sorted(hdrs.METH_ALL)} | {hdrs.METH_HEAD: "get"}
         cls.handlers = {name: getattr(cls, low) for name, low in names.items() if hasattr(cls, low)}
 
     def __init__(self, request: web.Request) -> None:

@@ -82,8 +82,6 @@ class RelatedView(_RelationshipView):
 
         return await self.respond(await self.encode(encode, compound.size), snapshot)
 
-    head = get
-
 
 class LinkageView(_RelationshipView):
     """The linkage of a relationship (JSON:API 1.0, Fetching and Updating Relationships)."""
@@ -129,8 +127,6 @@ class LinkageView(_RelationshipView):
 
         size = len(window.records) + compound.size
         return await self.respond(await self.encode(encode, size, owner), snapshot)
-
-    head = get
 
     async def _read_all(
         self, query: Query, links: Mapping[str, str | None]

@@ -29,8 +29,6 @@ class DetailView(ResourceView):
         record = await snapshot.get(self.resource, self.resource_id)
         return await self.respond_with_resource(record, query, snapshot)
 
-    head = get
-
     async def patch(self) -> DocumentResponse:
         """Change the attributes and relationships in the body, all or none."""
         load_change = partial(load, resource=self.resource, verb=Verb.UPDATE)
@@ -56,8 +54,6 @@ class CollectionView(ResourceView):
         snapshot = await self.repository.snapshot_for(self.resource, query)
         listing = Listing(snapshot, self.resource, query)
         return await respond_with_listing(self, self.resource, listing, query, snapshot, table)
-
-    head = get
 
     async def post(self) -> DocumentResponse:
         """Create a resource, or update one as the request prefers.

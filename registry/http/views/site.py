@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Generator, Iterable
 
 from aiohttp import hdrs, web
+from aiohttp.typedefs import Handler
 
 from registry.access.principal import Action, Principal, sufficient_scopes
 from registry.http.access_control import PRINCIPAL
@@ -37,80 +38,59 @@ def mount(app: web.Application, paths: Iterable[str]) -> None:
     app.add_routes(
         [
             *(web.view(f"{path}/", TrailingSlashView) for path in paths),
-            web.view(ROOT_PATH, EntryPointView),
-            web.view(LIVE_PATH, LiveView),
-            web.view(READY_PATH, ReadyView),
+            *read_only(ROOT_PATH, _show_entry_point),
+            *read_only(LIVE_PATH, _show_liveness),
+            *read_only(READY_PATH, _show_readiness),
         ]
     )
 
 
-async def allow_reading(_: web.Request) -> web.Response:
+def read_only(path: str, handler: Handler) -> list[web.RouteDef]:
+    """Return the routes of a path that supports GET, HEAD and OPTIONS."""
+    return [web.get(path, handler), web.options(path, _allow_reading)]
+
+
+async def _allow_reading(_: web.Request) -> web.Response:
     """Respond to OPTIONS with the methods of a path that can only be read."""
     return web.Response(status=204, headers={hdrs.ALLOW: "GET, HEAD, OPTIONS"})
 
 
-class ReadOnlyView(web.View):
-    """A view that supports GET and HEAD."""
+async def _show_entry_point(request: web.Request) -> web.StreamResponse:
+    """Respond with the page if `Accept` prefers HTML, else with a document of only `meta`.
 
-    async def options(self) -> web.Response:
-        """Respond with the methods of this path in `Allow` (RFC 9110, 9.3.7)."""
-        return await allow_reading(self.request)
-
-
-class EntryPointView(ReadOnlyView):
-    """Shows browsers the page for people, and tells other clients the URLs of the collections.
-
-    The OpenAPI document, which needs no token either, has the same paths.
+    It has what the access token allows. Raises NotAcceptable or ApiErrors.
     """
-
-    async def get(self) -> web.StreamResponse:
-        """Respond with the page if `Accept` prefers HTML, else with a document of only `meta`.
-
-        It has what the access token allows. Raises NotAcceptable or ApiErrors.
-        """
-        accept = self.request.headers.getall(hdrs.ACCEPT, ())
-        if prefers(HTML, accept):
-            return await self.request.app[PAGE].get(self.request)
-        check_accept(accept)
-        reject_parameters(self.request.query)
-        app = self.request.app
-        root = app[ADDRESSES].url(self.request)
-        base = root.removesuffix(ROOT_PATH)
-        meta = {
-            "collections": {one.type: base + path_of(one) for one in app[GRAPH].values()},
-            "operations": base + OPERATIONS_PATH,
-            "changes": base + CHANGES_PATH,
-            "openapi": f"{base}{UI_PATH}/openapi.json",
-            "swagger_ui": f"{base}{UI_PATH}/",
-            **_access(self.request.get(PRINCIPAL), app[GRAPH]),
-        }
-        body = encode_meta({"self": root}, meta)
-        return DocumentResponse(200, body, {hdrs.CONTENT_TYPE: MEDIA_TYPE})
-
-    head = get
+    accept = request.headers.getall(hdrs.ACCEPT, ())
+    if prefers(HTML, accept):
+        return await request.app[PAGE].get(request)
+    check_accept(accept)
+    reject_parameters(request.query)
+    app = request.app
+    root = app[ADDRESSES].url(request)
+    base = root.removesuffix(ROOT_PATH)
+    meta = {
+        "collections": {one.type: base + path_of(one) for one in app[GRAPH].values()},
+        "operations": base + OPERATIONS_PATH,
+        "changes": base + CHANGES_PATH,
+        "openapi": f"{base}{UI_PATH}/openapi.json",
+        "swagger_ui": f"{base}{UI_PATH}/",
+        **_access(request.get(PRINCIPAL), app[GRAPH]),
+    }
+    body = encode_meta({"self": root}, meta)
+    return DocumentResponse(200, body, {hdrs.CONTENT_TYPE: MEDIA_TYPE})
 
 
-class LiveView(ReadOnlyView):
-    """Whether the event loop responds; if not, a restart of the service may help."""
-
-    async def get(self) -> web.Response:
-        """Respond with 200 and `{"status": "ok"}`."""
-        return _health(None)
-
-    head = get
+async def _show_liveness(_: web.Request) -> web.Response:
+    """Respond with 200: the event loop does. If not, a restart of the service may help."""
+    return _health(None)
 
 
-class ReadyView(ReadOnlyView):
-    """Whether requests can be served: the primary of the database responds within a second."""
-
-    async def get(self) -> web.Response:
-        """Respond with 200, or with 503 and the reason as `status`."""
-        if self.request.app[_STOPPING].is_set():
-            return _health("stopping")
-        is_available = await self.request.app[REPOSITORY].is_available()
-        return _health(None if is_available else "database unavailable")
-
-    head = get
+async def _show_readiness(request: web.Request) -> web.Response:
+    """Respond with 200 if the primary of the database does within a second, else with 503."""
+    if request.app[_STOPPING].is_set():
+        return _health("stopping")
+    is_available = await request.app[REPOSITORY].is_available()
+    return _health(None if is_available else "database unavailable")
 
 
 class TrailingSlashView(web.View):

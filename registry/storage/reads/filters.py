@@ -1,11 +1,8 @@
 """Filters -> MongoDB queries, with the ids of candidates that text blocks find for `contains`."""
 
 import re
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from functools import cache
+from collections.abc import Sequence
 from typing import Any, assert_never
-from unicodedata import ucd_3_2_0
 
 from registry.jsonapi.filtering import AllOf, AnyOf, Condition, Filter, Not, Related
 from registry.model.attributes import Operator
@@ -51,18 +48,13 @@ _OUTSIDE_BLOCKS = {TEXT_BLOCK: {"$in": [None, NO_BLOCK]}}
 
 _MAX_CHARACTER, _SURROGATES = "\U0010ffff", range(0xD800, 0xE000)
 
-_CASED_CHARACTERS = 0x20000
-"""The characters that have case are below this code point."""
-
-_UNASSIGNED = "Cn"
-
 
 def to_query(condition: Filter) -> dict[str, Any]:
     """Return the query for records that satisfy a filter, which names no related resources.
 
     A missing field equals null. Text is compared by code point; `contains` ignores case, letter by
-    letter, as Unicode's case folding does in all scripts: `É` equals `é` and `Ა` equals `ა`, but
-    `ß` does not equal `ss`, and the dotless i does not equal `I`.
+    letter: `É` equals `é`, but `ß` does not equal `ss`. Of letters newer than Unicode 3.2, such as
+    `Ა` and `ა` (Georgian), the version of MongoDB determines whether they are equal.
     """
     match condition:
         case AllOf(parts):
@@ -84,43 +76,9 @@ def _comparison(condition: Condition) -> dict[str, Any]:
         case Condition(operator=Operator.PREFIX, value=str(prefix)):
             return _prefix_range(prefix)
         case Condition(operator=Operator.CONTAINS, value=str(text)):
-            return {"$regex": _substring(text), "$options": "i"}
+            # A BSON pattern ends at NUL.
+            return {"$regex": re.escape(text).replace("\0", r"\x00"), "$options": "i"}
     return {_OPERATORS[condition.operator]: condition.value}
-
-
-def _substring(text: str) -> str:
-    """Return the pattern of text, for the option `i`."""
-    if not text.isascii():
-        recent = _recent_letters()
-        return "".join(recent.get(one) or _escape(one) for one in text)
-    return _escape(text)  # at once, which takes a fifth of the time
-
-
-def _escape(text: str) -> str:
-    return re.escape(text).replace("\0", r"\x00")  # a BSON pattern ends at NUL
-
-
-@cache
-def _recent_letters() -> Mapping[str, str]:
-    """Return the pattern of each letter with a case variant that is newer than Unicode 3.2.
-
-    They are Georgian, Cherokee and others. Which of them the option `i` covers depends on the
-    version of MongoDB; the older ones it always covers.
-    """
-    by_folding: dict[str, list[str]] = defaultdict(list)
-    for character in map(chr, range(_CASED_CHARACTERS)):
-        folding = character.casefold()
-        if folding != character and len(folding) == 1:
-            by_folding[folding].append(character)
-    patterns: dict[str, str] = {}
-    for folding, variants in by_folding.items():
-        letters = [folding, *variants]
-        recent = [one for one in letters if ucd_3_2_0.category(one) == _UNASSIGNED]
-        if recent:
-            # One of the older letters stands for all: the size of a pattern is limited.
-            older = [one for one in letters if one not in recent][:1]
-            patterns |= dict.fromkeys(letters, f"[{''.join(older + recent)}]")
-    return patterns
 
 
 def _prefix_range(prefix: str) -> dict[str, str]:

@@ -123,9 +123,7 @@ class IncludeResolver:
         linkage: Mapping[int, LinkedIds],
     ) -> list[Record]:
         """Include the records that these are linked to, and return them."""
-        linked: Iterable[LinkedIds] = linkage.values()
-        if len(linkage) > len(records):  # also that of records of other paths
-            linked = [linkage[record["_id"]] for record in records]
+        linked = (linkage[record["_id"]] for record in records)
         ids = set(chain.from_iterable(map(ids_in, linked)))
         loaded, present = self._loaded[relationship.target], self._in_document[relationship.target]
         self.included[relationship.target] += [loaded[id_] for id_ in sorted(ids - present)]
@@ -137,9 +135,7 @@ class IncludeResolver:
         linkage_by_name = self.linkage[resource_type.type]
         for name, size in self._followed.get(resource_type.type, {}).items():
             relationship, linkage = resource_type.relationships[name], linkage_by_name[name]
-            new = records
-            if linkage:
-                new = [record for record in records if record["_id"] not in linkage]
+            new = [record for record in records if record["_id"] not in linkage]
             if relationship.to_many:
                 linkage |= await self._link_many(resource_type, new, relationship, size)
             else:

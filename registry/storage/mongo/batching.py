@@ -17,7 +17,6 @@ BatchFunction: TypeAlias = Callable[[Sequence[_Key]], Awaitable[Sequence[_Result
 """Takes the keys of a batch and returns the result or the exception of each, in the same order."""
 
 Fetch: TypeAlias = Callable[[], Awaitable[_Result]]
-"""Fetches the result of one key."""
 
 _Call: TypeAlias = tuple[_Key, asyncio.Future[_Result], float]
 """The key of a caller, what it waits for, and since when."""
@@ -33,15 +32,14 @@ _FETCHES = BatchLimits(SHARING_CALLERS)
 class Batcher(Generic[_Key, _Result]):
     """Collects the keys of concurrent callers and loads them in batches.
 
-    Dispatches at once when idle; dispatches another batch in parallel only when enough callers
-    wait. A key is only added to a batch that has not been dispatched, so a result is never older
-    than the call. A caller that is cancelled does not affect the others; a batch whose callers are
-    all cancelled continues unless `is_cancellable`.
+    Dispatches at once when idle, and in parallel when enough callers wait. A key only joins a batch
+    that has not been dispatched, so a result is never older than the call. A cancelled caller does
+    not affect the others.
 
-    batch_fn: loads a batch. name: that of the batches in metrics. on_idle: called when the last
-    batch has ended and no caller waits. is_cancellable: whether a batch is cancelled when all its
-    callers are. is_inline: whether a caller that is alone loads its batch in its own task, where it
-    is cancelled with it, unless the batch before had several callers.
+    batch_fn: loads a batch. name: in metrics. on_idle: called when no batch or caller is left.
+    is_cancellable: whether a batch is cancelled when all its callers are. is_inline: whether a
+    caller that is alone loads its batch in its own task, and cancels it, unless the batch before
+    had several callers.
     """
 
     def __init__(
@@ -144,8 +142,7 @@ class Batcher(Generic[_Key, _Result]):
     def _batch_size(self) -> int:
         """The size of the next batch: an equal share of all keys for each batch in flight.
 
-        Otherwise callers of one batch would stay together, and the service and the database would
-        take turns even with many callers.
+        Otherwise the service and the database would take turns even with many callers.
         """
         share = -(-(len(self._queue) + self._keys_in_flight) // self._limits.max_in_flight)
         return min(self._limits.max_size, max(share, self._limits.min_parallel))
@@ -162,10 +159,10 @@ class Batcher(Generic[_Key, _Result]):
 
 
 class Coalescer(Generic[_Result]):
-    """Shares one fetch between concurrent callers with equal keys.
+    """Shares a fetch between callers with equal keys; it is cancelled when all of them are.
 
-    A caller never joins a fetch that has begun. A fetch is cancelled when all its callers are.
-    Without sharing, equal pages take twice the CPU time. name: that of the fetches in metrics.
+    A caller never joins a fetch that has begun. Without sharing, equal pages take twice the CPU
+    time. name: in metrics.
     """
 
     def __init__(self, name: str) -> None:

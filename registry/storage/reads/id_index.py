@@ -41,12 +41,10 @@ _LOAD_MILLISECONDS = 300_000
 """The time limit of loading: MongoDB keeps the snapshots of five minutes by default."""
 
 _MIN_EVENTS, _RECORDS_PER_EVENT = 10_000, 10
-"""More changes than this take longer to read than the collection: one takes as long as ten
-records."""
+"""It is loaded again after more changes: one takes as long to read as ten records."""
 
 _MAX_SECONDS = 2.0
-"""How long to wait for the index before records are counted: it takes 0.8 s to load a million ids.
-Also for changes before it is loaded again."""
+"""How long to wait for the index, or for its changes: a million ids are loaded in 0.8 s."""
 
 _RETRY_SECONDS = 60.0
 """How long the index is not used after its changes could not be read."""

@@ -82,7 +82,7 @@ class Backup:
         """
         self._file.seek(0)
         try:
-            with BufferedReader(GzipFile(fileobj=self._file)) as file:
+            with BufferedReader(GzipFile(fileobj=self._file), _BATCH_BYTES) as file:
                 self._time = _read_time(file)
                 while name := _read_name(file):
                     yield from ((name, batch) for batch in _read_batches(file))

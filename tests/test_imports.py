@@ -12,7 +12,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "registry"
 
 LAYERS = [
-    *["program", "private_files", "offloading", "protocol"],
+    *["program", "offloading", "protocol"],
     *["client", "metrics", "model", "resources", "access", "jsonapi", "csv_format", "settings"],
     *["capacity", "supervision", "mongod", "storage", "operations", "compound", "http"],
     *["transfer", "openapi", "web", "app", "testing", "pytest_plugin"],

@@ -12,8 +12,7 @@ from tempfile import TemporaryFile
 from typing import IO, NoReturn
 
 from registry.model.graph import Graph
-from registry.private_files import new_file
-from registry.program import StartError, note, printable
+from registry.program import StartError, new_file, note, printable
 
 
 def output(text: str) -> None:

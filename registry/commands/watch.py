@@ -26,8 +26,7 @@ from registry.commands.arguments import (
     open_client,
 )
 from registry.commands.output import fail, output
-from registry.private_files import new_file
-from registry.program import StartError, note
+from registry.program import StartError, new_file, note
 
 _DESCRIPTION = (
     "Follow the changes of a running service: print each as a line of JSON, or send it to a URL "

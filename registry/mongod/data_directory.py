@@ -17,8 +17,7 @@ from urllib.parse import quote
 
 from motor.motor_asyncio import AsyncIOMotorClient
 
-from registry.private_files import is_trusted, open_private
-from registry.program import StartError
+from registry.program import StartError, is_trusted, open_private
 from registry.settings import Settings
 
 RESERVE_BYTES = 64 * 2**20

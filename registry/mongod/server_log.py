@@ -9,8 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
-from registry.private_files import new_file, open_private
-from registry.program import program
+from registry.program import new_file, open_private, program
 
 _MAX_BYTES = 16 * 2**20
 

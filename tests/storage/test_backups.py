@@ -26,8 +26,7 @@ from motor.motor_asyncio import AsyncIOMotorCollection
 from registry.operations import backups
 from registry.operations.added_fields import SERVICES
 from registry.operations.backups import Backup, BackupError, Manifest, back_up, restore
-from registry.private_files import new_file
-from registry.program import StartError
+from registry.program import StartError, new_file
 from registry.settings import Settings
 from registry.testing import new_name
 from tests.conftest import Serve

@@ -1,4 +1,4 @@
-"""Private files: no other user can put a file or a link in their place, nor read them."""
+"""Where a checkout has its data, and private files: no other user can replace or read them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from registry.private_files import new_file, open_private
+import registry
+from registry.program import is_default, new_file, open_private
 
 OTHER_USER = 65534  # nobody
 
@@ -95,3 +96,13 @@ def test_a_private_file_is_not_that_of_another_user(tmp_path: Path) -> None:
     # Its owner could replace each file.
     os.chown(tmp_path, OTHER_USER, OTHER_USER)
     open_private(tmp_path / "lock").close()
+
+
+def test_a_checkout_has_its_data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = Path(registry.__file__).parents[1]
+    monkeypatch.chdir(root)
+    assert is_default(Path("data"))
+    assert is_default(root / "data")
+    monkeypatch.chdir(tmp_path)
+    assert not is_default(Path("data"))
+    assert is_default(root / "data")

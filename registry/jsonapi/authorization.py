@@ -57,20 +57,16 @@ def required_by_method(method: str, types: Iterable[ResourceType]) -> list[Requi
 
 
 def readable_with(resource: ResourceType, graph: Graph) -> list[ResourceType]:
-    """Return the types of which the scopes are needed to read resources of a type.
-
-    A history tells of both ends of its link.
-    """
+    """Return the types whose scopes reading a type needs: a history tells of both ends."""
     return [graph[link.target] for link in resource.links] if resource.read_only else [resource]
 
 
 def required_by_query(
     query: Query, scope: QueryScope, including: str = "include"
 ) -> Iterator[Requirement]:
-    """Yield what the parameters require beyond the types that the path names.
+    """Yield what the parameters require: to read each type that they include, filter or sort by.
 
-    They read each type on an include path, and each one by which they filter or sort. including:
-    the parameter that names the include paths.
+    including: the parameter that names the include paths.
     """
     graph, (_, relationships) = scope.graph, scope.start
     for included in _included(query.include or {}, relationships, graph):
@@ -104,11 +100,7 @@ def required_by_feed(
 
 
 def required_by_change(change: Change, graph: Graph) -> Iterator[Requirement]:
-    """Yield what the relationships of a resource object require.
-
-    A link is part of the resources at both ends: whoever changes it writes both types. Deleting a
-    resource is the exception: it requires only its own type.
-    """
+    """Yield what relationships require: a link is part of both ends, so both types are written."""
     for linkage in change.linkages:
         position = DATA / "relationships" / linkage.relationship.name
         target = graph[linkage.relationship.target]
@@ -116,10 +108,7 @@ def required_by_change(change: Change, graph: Graph) -> Iterator[Requirement]:
 
 
 def required_by_operations(operations: Sequence[Write], graph: Graph) -> Iterator[Requirement]:
-    """Yield what operations require. operations: all of the request, in order.
-
-    Each operation writes the type of its resource and the types that it links it to.
-    """
+    """Yield what operations require: to write their types and the types that they link to."""
     for index, operation in enumerate(operations):
         position = OPERATIONS_POINTER / index
         targets = (linkage.relationship.target for linkage in operation.change.linkages)

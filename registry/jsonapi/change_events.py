@@ -41,10 +41,7 @@ class ChangedRecord:
 
 @dataclass(frozen=True, slots=True)
 class Audience:
-    """What a group of followers may see.
-
-    types: whose changes are sent. readable: types that links may name.
-    """
+    """The types whose changes a group of followers is sent, and those that links may name."""
 
     types: frozenset[str]
     readable: frozenset[str]
@@ -88,10 +85,7 @@ def readable_types(principal: Principal | None, graph: Graph) -> frozenset[str]:
 
 
 def encode_commit(changes: Sequence[ChangedRecord], position: str, audience: Audience) -> bytes:
-    """Return the events for what one transaction has changed, empty if there are none.
-
-    position: the one after all of them, which the last event has as its id.
-    """
+    """Return the events of one transaction; `position` is the one after them."""
     visible = (_operation(change, audience) for change in _additions_first(changes))
     events = [b"data: " + orjson.dumps(one) + b"\n\n" for one in visible if one]
     if events:
@@ -106,10 +100,7 @@ def encode_position(position: str) -> bytes:
 
 
 def _operation(change: ChangedRecord, audience: Audience) -> Mapping[str, Any] | None:
-    """Return the operation that repeats a change; None if the audience sees nothing of it.
-
-    It has the attributes that requests may contain (Atomic Operations, Operation Objects).
-    """
+    """Return the operation that repeats a change; None if the audience sees nothing of it."""
     resource, fields = change.resource, change.fields
     if resource.type not in audience.types:
         return None

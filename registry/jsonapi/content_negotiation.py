@@ -33,10 +33,7 @@ _PART = re.compile(r'(?:[^;"]+|"(?:[^"\\]+|\\.)*"?)+')
 
 
 def check_content_type(header: str | None, extension: str | None = None) -> None:
-    """Raise UnsupportedMediaType unless the body is JSON:API without further parameters.
-
-    extension: the URI of the extension that the body must apply.
-    """
+    """Raise UnsupportedMediaType unless the body is JSON:API with just this extension."""
     expected = media_type(extension)
     if header is None:
         raise UnsupportedMediaType(f"The header `Content-Type: {expected}` is missing.")
@@ -48,10 +45,7 @@ def check_content_type(header: str | None, extension: str | None = None) -> None
 
 
 def check_parameters(header: str, extension: str | None = None) -> None:
-    """Raise UnsupportedMediaType if `Content-Type` is JSON:API with other parameters.
-
-    Applies to requests without a body too.
-    """
+    """Raise UnsupportedMediaType if `Content-Type` is JSON:API with others, even without a body."""
     name, *parameters = _split(header) or [""]
     if name == MEDIA_TYPE and parameters:
         check_content_type(header, extension)

@@ -106,10 +106,7 @@ def encode_document(
     links: Mapping[str, str | None],
     meta: Mapping[str, Any] | None = None,
 ) -> bytes:
-    """Return a document (JSON:API 1.0, Document Structure).
-
-    data: JSON text: a resource object, an identifier, null, or an array of them.
-    """
+    """Return a document. data: JSON text of a resource object, an identifier, null or an array."""
     included = {}
     if compound.included is not None:
         members = [
@@ -195,10 +192,7 @@ async def _members(part: Part, query: Query) -> bytes:
 
 
 def encode_results(objects: Sequence[str | None], effects: Iterable[Effect | None] = ()) -> bytes:
-    """Return a document of operation results.
-
-    objects: of the results, None without one. effects: for the `meta` of those that have one.
-    """
+    """Return a document of operation results. objects: None for a result without one."""
     members: list[dict[str, Any]] = [
         {} if text is None else {"data": Fragment(text)} for text in objects
     ]
@@ -209,10 +203,7 @@ def encode_results(objects: Sequence[str | None], effects: Iterable[Effect | Non
 
 
 def encode_errors(errors: Sequence[ApiError], request_id: str) -> bytes:
-    """Return a document of error objects (JSON:API 1.0, Errors).
-
-    The `id` of each is unique: that of the request, followed by `-2` for the second error, etc.
-    """
+    """Return a document of errors. Their ids are that of the request, then with `-2`, `-3` ..."""
     ids = [request_id, *(f"{request_id}-{number}" for number in range(2, len(errors) + 1))]
     objects = [error.to_object(id_) for error, id_ in zip(errors, ids, strict=True)]
     return orjson.dumps({"errors": objects, "jsonapi": JSONAPI})
@@ -349,10 +340,7 @@ def _links(resource: ResourceType, name: str, id_: int, linked: LinkedIds) -> st
 
 
 def _attribute_serializer(attributes: Mapping[str, Attribute]) -> tuple[list[str], dict[str, Any]]:
-    """Return the statements that set `attributes`, a JSON string, from `record`, and their globals.
-
-    The attributes are in their order.
-    """
+    """Return statements that set `attributes`, a JSON string, from `record`, and their globals."""
     variables: dict[str, str] = {}  # by stored name
     namespace: dict[str, Any] = {"dumps": orjson.dumps}
     members = []

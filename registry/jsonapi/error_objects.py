@@ -124,10 +124,7 @@ class ApiErrors(Exception):
 
 
 class ErrorCollector:
-    """Collects the errors of one request, in order to report all of them.
-
-    As a context manager, it collects the errors that its block raises.
-    """
+    """Collects the errors of one request, as a context manager those that its block raises."""
 
     def __init__(self) -> None:
         self._errors: list[ApiError] = []
@@ -182,11 +179,7 @@ def unknown_type(name: str, known: Iterable[str]) -> str:
 
 
 def quoted(*names: str) -> str:
-    """Return names in backticks, separated by commas.
-
-    Clients choose some of them: names over 80 characters are truncated, and those after the first
-    50 names are omitted.
-    """
+    """Return names in backticks. As clients choose some, long ones and long lists are truncated."""
     truncated = (name if len(name) <= 80 else f"{name[:79]}…" for name in names[:50])
     omitted = ", …" if len(names) > 50 else ""
     return ", ".join(f"`{name}`" for name in truncated) + omitted or "none"

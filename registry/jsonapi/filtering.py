@@ -56,11 +56,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Related:
-    """Matches if the part matches a related resource: any of them if the relationship is to-many.
-
-    So it never matches a resource without related ones. target: the type of the related resources.
-    There is no other Related in the part.
-    """
+    """Matches if the part matches a related resource. The part has no other Related."""
 
     relationship: Relationship
     target: ResourceType
@@ -110,10 +106,7 @@ def names_related(condition: Filter) -> bool:
 def filtered_fields(
     condition: Filter, resource: ResourceType
 ) -> Iterator[tuple[ResourceType, str]]:
-    """Yield the type and the stored name of each field that a filter compares, as often as it does.
-
-    resource: the type of the resources to filter.
-    """
+    """Yield the type and the stored name of each field that a filter compares, each time."""
     for part, related in _parts(condition):
         if isinstance(part, Condition):
             yield related.target if related else resource, part.stored_name
@@ -137,11 +130,9 @@ def _parts(
 def parse_filter(
     parameter: str, brackets: Sequence[str], value: str, resource: ResourceType, graph: Graph
 ) -> Filter:
-    """Return the filter of a query parameter.
+    """Return the filter of a query parameter. Raises ApiErrors with all InvalidParameters.
 
-    brackets: the parts of the parameter's name after `filter`: a field and perhaps an operator;
-    none if the value is JSON. graph: all types. Raises ApiErrors with an InvalidParameter for each
-    condition that is not valid, with its position if it is in JSON.
+    brackets: a field and perhaps an operator; none if the value is JSON.
     """
     fields = {**resource.stored_fields, **resource.moment_fields}
     related = resource.relationships

@@ -43,10 +43,7 @@ class NumberedPage:
 
 @dataclass(frozen=True, slots=True)
 class CursorPage:
-    """The page after a position, or before it if `backwards`; the first page without a position.
-
-    cursors: the codec for this type and order.
-    """
+    """The page after a position, or before it if `backwards`; without a position, the first."""
 
     size: int
     cursors: Cursors
@@ -74,11 +71,10 @@ class Window:
 def parse_page(
     members: Mapping[str, str], sizes: PageSizes, resource: ResourceType, order: Order | None
 ) -> Page:
-    """Return the requested page.
+    """Return the requested page. Raises ApiErrors with all errors.
 
-    members: the values of `page` by member name, at least one. order: None if `sort` is not valid;
-    then cursors are not decoded. Raises ApiErrors with a PageTooLarge, RangeNotSupported or
-    InvalidParameter for each invalid value and for an invalid combination.
+    members: of `page`, at least one. order: None if `sort` is not valid; then cursors are not
+    decoded.
     """
     errors, size, number, total = ErrorCollector(), sizes.default, 1, True
     codec, position = Cursors(resource.type, order or BY_ID), None
@@ -126,10 +122,9 @@ def parse_size(value: str, parameter: str, sizes: PageSizes) -> int:
 
 
 def page_links(page: Page, window: Window, url: str) -> dict[str, str | None]:
-    """Return `first`, `last`, `prev` and `next`; null where there is no such page.
+    """Return the links of the page at a URL; null where there is no such page.
 
-    url: of this page; the links keep its other parameters. `last` is absent if the number of the
-    last page is unknown.
+    `last` is absent if the number of the last page is unknown.
     """
     path, _, query = url.partition("?")
     others = [part for part in query.split("&") if part and not _is_page(part.partition("=")[0])]

@@ -96,11 +96,9 @@ class QueryScope:
 
 
 def parse_query(parameters: Iterable[tuple[str, str]], scope: QueryScope) -> Query:
-    """Return the query of a request.
+    """Return the query of a request. Raises ApiErrors with all errors.
 
-    parameters: decoded names and values, in order. Raises ApiErrors with all errors: an
-    InvalidParameter, PageTooLarge or RangeNotSupported for each parameter that is unknown, repeated
-    or invalid, and for each invalid path, sort field and condition in it.
+    parameters: decoded names and values, in order.
     """
     parser = _Parser(scope)
     for name, value in parameters:
@@ -116,10 +114,7 @@ def unknown_parameter(name: str, supported: Collection[str] = ()) -> InvalidPara
 
 
 def reject_parameters(names: Iterable[str]) -> None:
-    """Raise ApiErrors with an InvalidParameter for each, where a path supports no parameters.
-
-    JSON:API 1.0, Inclusion of Related Resources and Query Parameters.
-    """
+    """Raise ApiErrors with an InvalidParameter for each: the path supports none."""
     errors = ErrorCollector()
     for name in dict.fromkeys(names):
         errors.add(unknown_parameter(name))
@@ -141,10 +136,7 @@ class _Parser:
         self._include_sizes: dict[str, str] = {}
 
     def add(self, name: str, value: str) -> None:
-        """Parse a parameter.
-
-        Raises InvalidParameter if it is unknown, repeated or invalid, or ApiErrors with several.
-        """
+        """Parse a parameter. Raises InvalidParameter, or ApiErrors with several."""
         if name in self._names:
             raise InvalidParameter(f"{quoted(name)} is given more than once.", parameter=name)
         self._names.add(name)
@@ -211,10 +203,7 @@ def _parse_fields(parameter: str, type_name: str, value: str, graph: Graph) -> S
 
 
 def _parse_include(value: str, scope: QueryScope) -> tuple[Include, set[IncludePath]]:
-    """JSON:API 1.0, Inclusion of Related Resources; an empty value includes nothing.
-
-    Returns the paths as a tree, and those that lead to several resources.
-    """
+    """Return include paths as a tree, and those that lead to several resources."""
     root, to_many, errors = dict[str, Include](), set[IncludePath](), ErrorCollector()
     for path in dict.fromkeys(value.split(",")) if value else ():
         tree, steps, (resource, relationships) = root, path.split("."), scope.start

@@ -72,10 +72,7 @@ def load_linkage(body: bytes, relationship: Relationship, verb: Verb) -> Change:
 
 
 def load_operations(body: bytes, graph: Graph, *, merges: bool = False) -> list[Write]:
-    """Return the operations of a request as writes, in order.
-
-    merges: whether to update resources that have the values of unique attributes already.
-    """
+    """Return the operations of a request. merges: whether additions update what exists."""
     members = load_member(body, OPERATIONS, _EXCLUDED)
     if not isinstance(members, list) or not 0 < len(members) <= MAX_OPERATIONS:
         detail = f"`{OPERATIONS}` must be an array of 1 to {MAX_OPERATIONS} operations."

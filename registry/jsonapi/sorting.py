@@ -21,8 +21,7 @@ _RESOURCE_ID = ResourceId(nullable=False)
 class Key:
     """A sort key: a stored field of the type, or of the target of a to-one relationship.
 
-    Null sorts before any value; the fields of a missing related resource are null. attribute: the
-    type of the values, for cursors.
+    Null sorts first; the fields of a missing related resource are null. attribute: for cursors.
     """
 
     stored_name: str
@@ -43,11 +42,10 @@ BY_ID: Order = (Key("_id"),)
 
 
 def parse_sort(value: str, resource: ResourceType, graph: Graph) -> Order:
-    """Return the requested order; by id if the value is empty.
+    """Return the requested order; by id if the value is empty. Raises ApiErrors with all errors.
 
     The id breaks ties, in the direction of the last key. After a field of a related resource, the
     id of that resource does so first, so that resources related to the same one stay together.
-    Raises ApiErrors with an InvalidParameter for each unknown field, and for repeated ones.
     """
     if not value:
         return BY_ID

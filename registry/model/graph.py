@@ -42,10 +42,7 @@ class InvalidDeclaration(ValueError):
 
 
 class Graph(dict[str, ResourceType]):
-    """All types by name, with their relationships in both directions, and those of histories.
-
-    Raises InvalidDeclaration.
-    """
+    """All types by name, with relationships in both directions, and those of histories."""
 
     def __init__(self, declared: Iterable[ResourceType]) -> None:
         resources = tuple(declared)
@@ -67,10 +64,7 @@ class Graph(dict[str, ResourceType]):
         )
 
     def with_unique(self, names: Collection[str]) -> "Graph":
-        """Return the graph in which these attributes are unique too, such as `computer.serial`.
-
-        Raises InvalidDeclaration for a name of anything but an attribute that can be unique.
-        """
+        """Return the graph in which attributes such as `computer.serial` are unique too."""
         possible = [
             f"{one.type}.{name}"
             for one in self.values()
@@ -113,10 +107,7 @@ def _relationships(
 
 
 def _check_names(resource_type: ResourceType, relationships: Sequence[str]) -> None:
-    """JSON:API 1.0: attributes and relationships share one namespace with `type` and `id`.
-
-    They also share one with the authorship, which filters and sorts name in the same way.
-    """
+    """Check that attributes, relationships, `type`, `id` and the authorship share one namespace."""
     name = resource_type.type
     keys = [link.foreign_key for link in resource_type.links]
     fields = [*resource_type.attributes, *relationships]
@@ -174,10 +165,7 @@ def _check_unique(kind: str, names: Sequence[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TrackedLink:
-    """A link with a history.
-
-    source: the type that declares it. target: the type it leads to. periods: the generated type.
-    """
+    """A link with a history, the types at its ends, and the generated type of its periods."""
 
     source: ResourceType
     link: Link

@@ -35,10 +35,7 @@ def parse_id(text: str) -> int | None:
 
 
 class ResourceId(Integer):
-    """A resource id or a foreign key, which filters compare with any integer, also as a string.
-
-    nullable: whether it is a foreign key, which is null without a link.
-    """
+    """An id, or if nullable a foreign key; filters compare it with any integer, also in text."""
 
     expected = "an integer without leading zeros"
     value_schema: Mapping[str, Any] = {"type": "integer"}

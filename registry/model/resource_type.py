@@ -47,18 +47,12 @@ class Link:
 
     @property
     def period_field(self) -> str:
-        """The stored field of a link with a history with the id of the period in force.
-
-        It is missing or null if no period is stored.
-        """
+        """The stored field with the id of the period in force, if one is stored."""
         return f"{self.name}_period"
 
     @property
     def changed_field(self) -> str:
-        """The stored field of a link with a history with the time of its last change.
-
-        So each change is later than the one before, whatever the clock says.
-        """
+        """The stored time of the last change: each is later, whatever the clock says."""
         return f"{self.name}_changed"
 
 
@@ -73,10 +67,9 @@ class StoredField:
 
 @dataclass(frozen=True, slots=True)
 class Relationship:
-    """One direction of a link.
+    """One direction of a link. inverse: the name of the other one.
 
-    inverse: the name of the other direction. foreign_key: a stored field of the type itself if
-    to-one, of the target if to-many. read_only: whether it follows from another link.
+    foreign_key: a stored field of the type itself if to-one, of the target if to-many.
     """
 
     name: str
@@ -194,11 +187,7 @@ class ResourceType:
 
     @cached_property
     def stored_fields(self) -> Mapping[str, StoredField]:
-        """The fields that resources can be filtered and sorted by, by name.
-
-        They are their own ones, the to-one relationships, which are stored as foreign keys, copies,
-        and the authorship.
-        """
+        """The fields to filter and sort by: own ones, foreign keys, copies and the authorship."""
         key = ResourceId(nullable=True)
         links = {link.name: StoredField(link.name, link.foreign_key, key) for link in self.links}
         return {**self.own_fields, **links, **_stored(self.copies), **_stored(self.authorship)}
@@ -240,8 +229,7 @@ class ResourceType:
     ) -> tuple[dict[str, Any], dict[str, str]]:
         """Return the values to store by name, and what is wrong with the others.
 
-        values: JSON values of writable attributes by name. names: of the attributes to load, of
-        which required ones must be among the values, and other missing ones get their defaults.
+        names: of the attributes to load: required ones must be given, others get their defaults.
         """
         loaded, defects = dict[str, Any](), dict[str, str]()
         for name in names:

@@ -48,10 +48,7 @@ _SECURITY_SCHEMES: Json = {
 
 
 def describe(graph: Graph, settings: Settings) -> Json:
-    """Return the OpenAPI document of a service with these types and settings.
-
-    Raises InvalidDeclaration if two types get the same name in it.
-    """
+    """Return the OpenAPI document of a service. Raises InvalidDeclaration for ambiguous names."""
     paths = describe_paths(graph, settings)
     require_distinct(one["operationId"] for item in paths.values() for one in item.values())
     return {

@@ -103,11 +103,7 @@ def feed_parameters(graph: Graph) -> list[Json]:
 
 
 def query_parameters(scope: QueryScope) -> list[Json]:
-    """Return the query parameters that `parse_query` supports.
-
-    Swagger UI keeps the order: what prevents an endless response comes first, then what is wanted
-    most.
-    """
+    """Return the query parameters of `parse_query`, first what prevents an endless response."""
     resource_type, graph = scope.resource, scope.graph
     shown = [*_include(scope), *map(_fields, graph.values())]
     if not scope.many:

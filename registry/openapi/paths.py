@@ -120,10 +120,7 @@ _TEXTS = {
 
 @dataclass(frozen=True, slots=True)
 class _Operation:
-    """An operation of a path, without what follows from its method and path.
-
-    kind: a key of `_TEXTS`. responses: those of success.
-    """
+    """An operation of a path, of a kind in `_TEXTS`, with its successful responses."""
 
     method: str
     kind: str

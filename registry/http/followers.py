@@ -16,7 +16,7 @@ from typing import cast
 from aiohttp import web
 
 from registry.access.principal import InvalidToken, KeysUnavailable
-from registry.jsonapi.change_events import (
+from registry.jsonapi.changes import (
     BEGINNING,
     Audience,
     encode_commit,

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from registry.access.principal import Action, Principal, sufficient_scopes
-from registry.jsonapi.change_events import TYPES, FeedQuery
-from registry.jsonapi.changes import Change, Write
+from registry.jsonapi.changes import TYPES, Change, FeedQuery, Write
 from registry.jsonapi.error_objects import DATA, MAX_ERRORS, ApiErrors
 from registry.jsonapi.error_types import InsufficientScope
 from registry.jsonapi.filtering import filtered_fields, related_filters

@@ -26,9 +26,8 @@ from orjson import Fragment
 
 from registry.jsonapi.changes import Change
 from registry.jsonapi.error_objects import ApiError
-from registry.jsonapi.pagination import CursorPage, Window, page_links
+from registry.jsonapi.pagination import BY_ID, CursorPage, Cursors, Window, page_links
 from registry.jsonapi.query import Query
-from registry.jsonapi.sorting import BY_ID, Cursors
 from registry.model.attributes import Attribute, ComputedText
 from registry.model.graph import Graph
 from registry.model.record import FirstPage, LinkedIds, Record, compile_function

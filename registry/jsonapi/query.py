@@ -8,8 +8,16 @@ from typing import TypeAlias
 from registry.jsonapi.error_objects import ErrorCollector, quoted, unknown_type
 from registry.jsonapi.error_types import InvalidParameter
 from registry.jsonapi.filtering import Filter, parse_filter
-from registry.jsonapi.pagination import MEMBERS, Page, PageSizes, parse_page, parse_size
-from registry.jsonapi.sorting import BY_ID, Order, parse_sort
+from registry.jsonapi.pagination import (
+    BY_ID,
+    MEMBERS,
+    Order,
+    Page,
+    PageSizes,
+    parse_page,
+    parse_size,
+    parse_sort,
+)
 from registry.model.graph import Graph
 from registry.model.resource_type import Relationship, ResourceType
 

@@ -6,8 +6,7 @@ import orjson
 
 from registry.csv_format import CsvTable
 from registry.http.addresses import CHANGES_PATH
-from registry.jsonapi.change_events import Audience, ChangedRecord, encode_commit
-from registry.jsonapi.changes import Verb
+from registry.jsonapi.changes import Audience, ChangedRecord, Verb, encode_commit
 from registry.jsonapi.documents import (
     JSONAPI,
     PLAIN,

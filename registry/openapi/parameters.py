@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from registry.http.request_headers import PATTERN
-from registry.jsonapi.change_events import AFTER, TYPES
+from registry.jsonapi.changes import AFTER, TYPES
 from registry.jsonapi.filtering import (
     MAX_CONDITIONS,
     MAX_DEPTH,
@@ -18,8 +18,8 @@ from registry.jsonapi.filtering import (
     related_fields,
     related_operator,
 )
+from registry.jsonapi.pagination import sort_names
 from registry.jsonapi.query import MAX_INCLUDE_STEPS, QueryScope
-from registry.jsonapi.sorting import sort_names
 from registry.model.graph import Graph
 from registry.model.implicit_attributes import Moment
 from registry.model.resource_type import Relationship, ResourceType, StoredField

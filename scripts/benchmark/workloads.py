@@ -12,7 +12,7 @@ import orjson
 
 from benchmark.client import Client, Request
 from benchmark.data import COMPUTERS_EACH, LAST_NAMES, deletable_ids
-from registry.jsonapi.sorting import BY_ID, Cursors
+from registry.jsonapi.pagination import BY_ID, Cursors
 from registry.protocol import OPERATIONS
 from registry.resources.person import person
 

@@ -13,8 +13,8 @@ from registry.access.principal import KeysUnavailable
 from registry.jsonapi import error_types as errors
 from registry.jsonapi.documents import encode_errors
 from registry.jsonapi.error_objects import ApiError
-from registry.jsonapi.sorting import BY_ID, Cursors
-from registry.jsonapi.sorting import END as END_POSITION
+from registry.jsonapi.pagination import BY_ID, Cursors
+from registry.jsonapi.pagination import END as END_POSITION
 from registry.settings import Settings
 from registry.storage import (
     BulkheadFull,

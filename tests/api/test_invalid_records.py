@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from bson.datetime_ms import DatetimeMS
 
-from registry.jsonapi.sorting import Cursors, parse_sort
+from registry.jsonapi.pagination import Cursors, parse_sort
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.storage.reads import listings, related_reads

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from bson.int64 import Int64
 
-from registry.jsonapi.sorting import BY_ID, END, Cursors, parse_sort
+from registry.jsonapi.pagination import BY_ID, END, Cursors, parse_sort
 from registry.model.graph import Graph
 from registry.model.record import MAX_ID
 from registry.resources import RESOURCES

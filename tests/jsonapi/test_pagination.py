@@ -15,15 +15,19 @@ from hypothesis import strategies as st
 from registry.jsonapi.error_objects import ApiError, ApiErrors
 from registry.jsonapi.error_types import InvalidParameter, PageTooLarge, RangeNotSupported
 from registry.jsonapi.pagination import (
+    BY_ID,
+    END,
     CursorPage,
+    Cursors,
     NumberedPage,
     Page,
     PageSizes,
+    Position,
     Window,
     page_links,
     parse_page,
+    parse_sort,
 )
-from registry.jsonapi.sorting import BY_ID, END, Cursors, Position, parse_sort
 from registry.model.graph import Graph
 from registry.model.record import MAX_ID
 from registry.resources import RESOURCES

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from registry.jsonapi.filtering import filter_operators
-from registry.jsonapi.sorting import BY_ID, Cursors, parse_sort, sort_names
+from registry.jsonapi.pagination import BY_ID, Cursors, parse_sort, sort_names
 from registry.model.attributes import Attribute
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType, StoredField

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import pytest
 
-from registry.jsonapi.sorting import Cursors, Position, parse_sort
+from registry.jsonapi.pagination import Cursors, Position, parse_sort
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.storage.reads import listings, related_reads

@@ -11,14 +11,14 @@ from registry.http.request_headers import read_preferences
 from registry.http.responses import POSITION, DocumentResponse
 from registry.http.views.document_view import DocumentView
 from registry.jsonapi.authorization import required_by_feed, required_by_operations
-from registry.jsonapi.change_events import (
+from registry.jsonapi.changes import (
     AFTER,
     Audience,
     FeedQuery,
+    Verb,
     parse_feed_query,
     readable_types,
 )
-from registry.jsonapi.changes import Verb
 from registry.jsonapi.content_negotiation import prefers
 from registry.jsonapi.documents import (
     Effect,

@@ -20,8 +20,7 @@ from bson.timestamp import Timestamp
 from motor.motor_asyncio import AsyncIOMotorClientSession
 from pymongo.errors import OperationFailure, PyMongoError
 
-from registry.jsonapi.change_events import ChangedRecord
-from registry.jsonapi.changes import Verb
+from registry.jsonapi.changes import ChangedRecord, Verb
 from registry.jsonapi.error_objects import quoted
 from registry.model.attributes import utc_text
 from registry.model.graph import Graph

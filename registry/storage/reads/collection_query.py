@@ -15,7 +15,7 @@ from registry.jsonapi.filtering import (
     names_related,
     related_filters,
 )
-from registry.jsonapi.sorting import BY_ID, Key, Order, Position
+from registry.jsonapi.pagination import BY_ID, Key, Order, Position
 from registry.model.attributes import Operator
 from registry.model.record import ID, MAX_ID, Record
 from registry.model.resource_type import ResourceType

@@ -9,9 +9,8 @@ from functools import partial
 from bson.timestamp import Timestamp
 
 from registry.jsonapi.filtering import Condition, related_filters
-from registry.jsonapi.pagination import CursorPage, NumberedPage, Page, Window
+from registry.jsonapi.pagination import BY_ID, END, CursorPage, NumberedPage, Order, Page, Window
 from registry.jsonapi.query import Query
-from registry.jsonapi.sorting import BY_ID, END, Order
 from registry.model.attributes import Operator
 from registry.model.record import ID, Record
 from registry.model.resource_type import ResourceType

@@ -21,7 +21,7 @@ from registry.jsonapi.filtering import (
     conjuncts,
     names_related,
 )
-from registry.jsonapi.sorting import BY_ID, END, Order, Position
+from registry.jsonapi.pagination import BY_ID, END, Order, Position
 from registry.model.attributes import Operator
 from registry.model.record import ID, Record
 from registry.model.resource_type import Relationship, ResourceType

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import termios
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -174,14 +173,6 @@ async def test_names_cannot_control_the_terminal(api: Api, tmp_path: Path, run: 
     path.unlink()
     done = await run("import", "--url", api.origin, path)
     assert done.errors == [f"registry: {tmp_path}/{shown}.ndjson: No such file or directory"]
-
-
-async def test_a_service_that_is_not_running_is_reported_in_one_line(run: RunCommand) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    done = await run("seed", "--url", f"http://127.0.0.1:{port}")
-    assert (done.status, done.output, len(done.errors)) == (1, "", 1)
-    assert done.errors[0].startswith("registry: cannot reach the service")
 
 
 async def test_ctrl_c_ends_an_import(fake_service: FakeService, sheet: Path) -> None:

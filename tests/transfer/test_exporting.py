@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from registry.settings import Settings
-from tests.conftest import Grant, Serve
+from tests.conftest import Serve
 from tests.devices import WITH_DEVICES
 from tests.support import Api, Database
 from tests.transfer.conftest import RunCommand
@@ -174,17 +173,6 @@ async def test_an_export_tells_what_it_has_written(
     assert "exists: choose another name or remove it" in exists.errors[0]
 
 
-async def test_an_ndjson_export_follows_pages(
-    staff: Api, run: RunCommand, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("registry.protocol.LARGEST_PAGE", 2)
-    options = ("--type=person", "--sort=-last_name", "--fields=last_name", "--format=ndjson")
-    done = await run("export", "--url", staff.origin, *options, "-")
-    lines = map(json.loads, done.output.splitlines())
-    names = [one["attributes"]["last_name"] for one in lines]
-    assert names == ["Turing", "O'Neil", "Lovelace"]
-
-
 @pytest.mark.parametrize(
     ("option", "reason"),
     [
@@ -202,18 +190,6 @@ async def test_an_option_that_the_service_refuses_leaves_no_file(
     done = await run("export", "--url", api.origin, "--type=person", option, path)
     assert (done.status, len(done.errors), os.listdir(tmp_path)) == (2, 1, [])  # noqa: PTH208 - names
     assert reason in done.errors[0]
-
-
-async def test_an_export_needs_a_token_that_may_read(
-    serve: Serve, secured: Settings, grant: Grant, run: RunCommand
-) -> None:
-    url = (await serve(settings=secured)).origin
-    refused = await run("export", "--url", url, "--type=person", "-")
-    assert (refused.status, refused.output) == (1, "")
-    assert refused.errors[0].endswith("set the variable REGISTRY_TOKEN to a valid access token")
-    token = await grant("persons:read")
-    done = await run("export", "--url", url, "--type=person", "-", REGISTRY_TOKEN=token)
-    assert done.status == 0
 
 
 async def test_an_export_that_ends_early_leaves_no_file(

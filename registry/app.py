@@ -7,7 +7,7 @@ from functools import partial
 from aiohttp import web
 
 from registry.capacity import Capacity
-from registry.http import application, metrics_endpoint
+from registry.http import application
 from registry.http.access_control import (
     AUTHENTICATOR,
     Authenticator,
@@ -29,8 +29,8 @@ from registry.http.app_keys import (
 )
 from registry.http.cors import Cors
 from registry.http.followers import Followers
-from registry.http.metrics_endpoint import Scrape, scrape_process
 from registry.http.views import site
+from registry.http.views.site import Scrape, scrape_process
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
 from registry.openapi.description import describe, mount_swagger_ui
@@ -74,7 +74,7 @@ def create_app(
     application.mount(app, endpoints)
     site.mount(app, [endpoint.path for endpoint in endpoints])
     if settings.metrics_port is None:
-        metrics_endpoint.mount(app, scrape)
+        site.mount_metrics(app, scrape)
     description = partial(describe, graph, settings)
     if settings.types:  # whose names may be ambiguous in it
         description()

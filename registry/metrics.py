@@ -1,7 +1,7 @@
 """The metrics of the service: their families, the samples of this process, and sums over processes.
 
 Counting takes an addition to a list: a counter of prometheus-client takes 1 to 2 us, a large part
-of what reading one person takes. `registry.http.metrics_endpoint` hands the sums to that library.
+of what reading one person takes. `registry.http.views.site` hands the sums to that library.
 """
 
 from bisect import bisect_left

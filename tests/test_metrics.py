@@ -9,7 +9,7 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from registry import metrics
-from registry.http.metrics_endpoint import registry_of
+from registry.http.views.site import registry_of
 from registry.metrics import FAMILIES, Counter, Histogram, MetricsSnapshot
 
 DOCUMENTATION = (Path(__file__).parents[1] / "docs" / "observability.md").read_text(

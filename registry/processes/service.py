@@ -13,8 +13,8 @@ from typing import NoReturn
 from registry.app import create_app
 from registry.http.addresses import METRICS_PATH, UI_PATH
 from registry.http.app_keys import NOTICE
-from registry.http.metrics_endpoint import Scrape, metrics_app, scrape_process
 from registry.http.server import Certificate, Runner
+from registry.http.views.site import Scrape, metrics_app, scrape_process
 from registry.metrics import EVENT_LOOP_LAG, REQUESTS_IN_PROGRESS, WORKERS
 from registry.model.graph import InvalidDeclaration
 from registry.openapi.description import swagger_ui_version

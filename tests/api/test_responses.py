@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import pytest
 
-from registry.http.views import document_view, listing, relationship
+from registry.http.views import document_view, relationship, resource
 from registry.jsonapi.query import Query, QueryScope, parse_query
 from registry.offloading import MAX_INLINE_OBJECTS
 from registry.storage.writes.unit_of_work import UnitOfWork
@@ -139,7 +139,7 @@ async def test_large_documents_are_built_and_applied_beside_the_event_loop(
     for path, view in (
         ("/persons/1?include=computers", document_view),
         ("/computers/1/owner?include=computers", relationship),
-        ("/persons?page[size]=1&include=computers", listing),
+        ("/persons?page[size]=1&include=computers", resource),
     ):
         seen = record(view, "encode_document")
         assert len((await large.get(path)).included) >= COUNT - 1

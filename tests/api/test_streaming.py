@@ -12,7 +12,7 @@ import pytest
 from aiohttp import ClientPayloadError, web
 from pymongo.errors import OperationFailure
 
-from registry.http.views import listing
+from registry.http.views import resource
 from registry.storage.reads.listings import CHUNK
 from tests.support import Api, Database, identity
 
@@ -92,7 +92,7 @@ async def test_a_stream_is_written_in_parts(fleet: Api, monkeypatch: pytest.Monk
         await write(response, data)
 
     monkeypatch.setattr(web.StreamResponse, "write", record)
-    monkeypatch.setattr(listing, "MAX_WRITE", 10_000)
+    monkeypatch.setattr(resource, "MAX_WRITE", 10_000)
     response = await fleet.get("/persons", **{"Accept-Encoding": "identity"})
     assert len(response.ids) == PERSONS
     assert sum(parts) > max(parts) == 10_000

@@ -12,7 +12,7 @@ from registry.http.app_keys import LINKAGE
 from registry.http.request_headers import Preferences
 from registry.http.responses import DocumentResponse
 from registry.http.views.document_view import Encoded, ResourceView
-from registry.http.views.listing import read_listing, respond_with_listing
+from registry.http.views.resource import read_listing, respond_with_listing
 from registry.jsonapi.authorization import required_by_change
 from registry.jsonapi.changes import Verb
 from registry.jsonapi.documents import (

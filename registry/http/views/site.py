@@ -1,32 +1,55 @@
-"""Views of what is not a resource: the root, health checks, and paths with a slash at their end."""
+"""Views of what is not a resource: the root, health checks, metrics, and slashes at the end."""
 
 import asyncio
-from collections.abc import Generator, Iterable
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
+from itertools import accumulate
+from typing import TypeAlias
 
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
+from prometheus_client.aiohttp import make_aiohttp_handler
+from prometheus_client.core import (
+    CollectorRegistry,
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
 
 from registry.access.principal import Action, Principal, sufficient_scopes
 from registry.http.access_control import PRINCIPAL
 from registry.http.addresses import (
     CHANGES_PATH,
     LIVE_PATH,
+    METRICS_PATH,
     OPERATIONS_PATH,
     READY_PATH,
     ROOT_PATH,
     UI_PATH,
     without_trailing_slash,
 )
-from registry.http.app_keys import ADDRESSES, GRAPH, REPOSITORY
+from registry.http.app_keys import ADDRESSES, GRAPH, REPOSITORY, Limits
+from registry.http.application import new_application
 from registry.http.compression import PAGE
+from registry.http.cors import Cors
 from registry.http.responses import DocumentResponse
 from registry.jsonapi.authorization import Requirement, readable_with
 from registry.jsonapi.content_negotiation import HTML, check_accept, prefers
 from registry.jsonapi.documents import encode_meta, path_of
 from registry.jsonapi.query import reject_parameters
+from registry.metrics import FAMILIES, Family, Gauge, Histogram, MetricsSnapshot, Samples, take
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
 from registry.protocol import MEDIA_TYPE
+from registry.settings import Settings
+
+Scrape: TypeAlias = Callable[[], Awaitable[MetricsSnapshot]]
+"""Returns the snapshot of all processes of the service."""
+
+_READ_ALL = Requirement(Action.READ, None)
+
+_SCRAPE: web.AppKey[Scrape] = web.AppKey("scrape")
 
 _STOPPING = web.AppKey("stopping", asyncio.Event)
 
@@ -133,3 +156,66 @@ def _health(failure: str | None) -> web.Response:
 
 async def _stop(app: web.Application) -> None:
     app[_STOPPING].set()
+
+
+async def scrape_process() -> MetricsSnapshot:
+    """Return the snapshot of this process, for a service that has no other."""
+    return take()
+
+
+def mount_metrics(app: web.Application, scrape: Scrape) -> None:
+    """Serve the metrics on an application."""
+    app[_SCRAPE] = scrape
+    app.add_routes(read_only(METRICS_PATH, _show_metrics))
+
+
+def metrics_app(settings: Settings, scrape: Scrape) -> web.Application:
+    """Return an application that serves nothing else, for a port of its own."""
+    app = new_application(settings, Limits(), Cors(()))
+    mount_metrics(app, scrape)
+    return app
+
+
+async def _show_metrics(request: web.Request) -> web.StreamResponse:
+    """Respond with the metrics, or those that the parameters `name[]` name.
+
+    They are in the text formats of Prometheus and OpenMetrics, by `Accept`, and count the requests
+    to each type, so they require the scope to read all.
+    """
+    registry = registry_of(await request.app[_SCRAPE]())
+    return await make_aiohttp_handler(registry, disable_compression=True)(request)
+
+
+_show_metrics.required_by = lambda _: (_READ_ALL,)  # type: ignore[attr-defined] # for access control
+
+
+def registry_of(snapshot: MetricsSnapshot) -> CollectorRegistry:
+    """Return a registry of prometheus-client whose only metrics are those of a snapshot."""
+    registry = CollectorRegistry()
+    registry.register(_SnapshotCollector(snapshot))
+    return registry
+
+
+class _SnapshotCollector(Collector):
+    def __init__(self, snapshot: MetricsSnapshot) -> None:
+        self._snapshot = snapshot
+
+    def collect(self) -> Iterator[Metric]:
+        for family in FAMILIES:
+            yield _metric(family, self._snapshot.get(family.name, {}))
+
+
+def _metric(family: Family, samples: Samples) -> Metric:
+    name, text, labels = family.name, family.help_text, family.labels
+    if isinstance(family, Histogram):
+        histogram = HistogramMetricFamily(name, text, labels=labels)
+        bounds = [*map(str, family.bounds), "+Inf"]
+        for values, (*counts, sum_of_values) in samples.items():
+            buckets = list(zip(bounds, accumulate(counts), strict=True))
+            histogram.add_metric(values, buckets, sum_of_values)
+        return histogram
+    kind = GaugeMetricFamily if isinstance(family, Gauge) else CounterMetricFamily
+    metric = kind(name, text, labels=labels)
+    for values, (value,) in samples.items():
+        metric.add_metric(values, value)
+    return metric

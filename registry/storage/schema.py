@@ -256,8 +256,8 @@ def unique_find(
     name: str, attribute: Attribute, values: Sequence[Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the query and the options of a `find` for the records with values of an attribute."""
-    query = {name: {"$in": values, **_is_compared(attribute)}}
-    return query, {"hint": _index_name(name, attribute), **_collation(attribute)}
+    # Without a hint: a service without the setting may have dropped the index.
+    return {name: {"$in": values, **_is_compared(attribute)}}, _collation(attribute)
 
 
 def _index_name(name: str, attribute: Attribute) -> str:

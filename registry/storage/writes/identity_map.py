@@ -85,15 +85,14 @@ class IdentityMap:
         self._changed.setdefault(key)
         self._put(key, record)
 
-    def update(self, key: RecordKey, fields: Record) -> Record:
-        """Set fields of a record and increment its version; return it."""
+    def update(self, key: RecordKey, fields: Record) -> None:
+        """Set fields of a record and increment its version."""
         before = self._records[key] or {}
         version = version_of(before) + 1
         after = before | fields | {VERSION: version}
         if fields and self._author is not None:
             after[LAST_WRITE] = f"{version} {self._author}"
         self.replace(key, after)
-        return after
 
     def increment_version(self, type_name: str, id_: int | None) -> None:
         """Increment the version of a record, if there is one."""

@@ -53,15 +53,16 @@ class UniqueValues:
             for record in await self._transaction.find(
                 resource.collection, query, projection, **options
             ):
-                self._add(resource, name, record)
+                self.update(resource, record)
                 ids[resource.type].add(record["_id"])
         return ids
 
     def update(self, resource: ResourceType, record: Record) -> None:
-        """Add the values of a record that a write has left."""
-        for name in resource.unique_attributes:
+        """Add the values of a record, as it is stored or a write has left it."""
+        for name, attribute in resource.unique_attributes.items():
             if record.get(name) is not None:
-                self._add(resource, name, record)
+                key = unique_key(attribute, record[name])
+                self._ids[resource.type, name, key].append(record["_id"])
 
     def lacks_id(self, write: Write, ids: Mapping[int, int]) -> bool:
         """Whether a write that merges creates a resource, and `ids` has none for it."""
@@ -104,10 +105,6 @@ class UniqueValues:
         change = replace(change, attributes=defaults | change.attributes, read_only={})
         errors = [InvalidAttributes(details, write.position)] if details else ()
         return replace(write, change=change).with_ids(ids), errors
-
-    def _add(self, resource: ResourceType, name: str, record: Record) -> None:
-        key = unique_key(resource.attributes[name], record[name])
-        self._ids[resource.type, name, key].append(record["_id"])
 
     def _holder(self, resource: ResourceType, name: str, value: Any) -> int | None:
         attribute = resource.attributes[name]

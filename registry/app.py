@@ -33,12 +33,12 @@ from registry.http.views import site
 from registry.http.views.site import Scrape, scrape_process
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
-from registry.openapi.description import describe, mount_swagger_ui
+from registry.openapi.description import describe
 from registry.operations.added_fields import AddedFields, types_lease
 from registry.resources.types_file import digest_of_types
 from registry.settings import Settings
 from registry.storage import Coalescer, Repository, TokenLookups, Tokens, connect
-from registry.web import mount_page
+from registry.web import mount_page, mount_swagger_ui
 
 
 def create_app(

@@ -1,26 +1,13 @@
-"""The OpenAPI 3.0.0 document of a service, and Swagger UI, which shows it."""
-
-from collections.abc import Callable
-from functools import partial
-from pathlib import Path
-
-import aiohttp_swagger3
-import orjson
-from aiohttp import web
+"""The OpenAPI 3.0.0 document of a service, derived from the graph and the settings."""
 
 import registry
-from registry.http.addresses import LIVE_PATH, METRICS_PATH, OPERATIONS_PATH, READY_PATH, UI_PATH
-from registry.http.compression import POLICY, StaticFiles, read_files
-from registry.http.views.site import read_only
+from registry.http.addresses import LIVE_PATH, METRICS_PATH, OPERATIONS_PATH, READY_PATH
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
 from registry.openapi.paths import HEADERS, SECURITY_SCHEME, describe_paths, error_responses
 from registry.openapi.schemas import Json, code, require_distinct, schemas, title
-from registry.program import SWAGGER_UI
 from registry.protocol import MEDIA_TYPE, REQUEST_ID
 from registry.settings import Settings
-
-_PAGE = Path(__file__).with_name("page")
 
 _CONVENTIONS = f"""\
 Bodies are `{MEDIA_TYPE}`; `{OPERATIONS_PATH}` adds the extension Atomic Operations. Paths with GET
@@ -82,41 +69,3 @@ def _tag(resource_type: ResourceType) -> Json:
     attributes = code(resource_type.attributes)
     description = f"Attributes: {attributes}. Relationships: {relationships or 'none'}."
     return {"name": title(resource_type), "description": description}
-
-
-def swagger_ui_version() -> str:
-    """Return the version of Swagger UI that is served: the installed one, else the bundled one."""
-    return (_directory() / "VERSION").read_text("ascii").strip()
-
-
-def mount_swagger_ui(app: web.Application, description: Callable[[], Json]) -> None:
-    """Serve Swagger UI at /api/swagger/, and the OpenAPI document, which takes long, below it."""
-    files = StaticFiles(partial(_contents, description))
-    app.add_routes(
-        [
-            *read_only(UI_PATH, _redirect),
-            *read_only(f"{UI_PATH}/{{path:.*}}", files.get),
-        ]
-    )
-
-
-def _contents(description: Callable[[], Json]) -> dict[str, bytes]:
-    document = orjson.dumps(description())
-    static = read_files(_directory()) | read_files(_PAGE)
-    return {
-        "": static["index.html"],
-        "swagger.json": document,
-        "openapi.json": document,
-        **{f"swagger_ui_static/{name}": one for name, one in static.items()},
-    }
-
-
-async def _redirect(_: web.Request) -> web.Response:
-    """Raise HTTPMovedPermanently to the page."""
-    raise web.HTTPMovedPermanently(f"{UI_PATH}/", headers=POLICY)
-
-
-def _directory() -> Path:
-    """Return the directory with the files of Swagger UI."""
-    bundled = Path(aiohttp_swagger3.__file__).with_name("swagger_ui")
-    return SWAGGER_UI if SWAGGER_UI.is_dir() else bundled

@@ -56,7 +56,6 @@ deletes a resource without having typed its id."""
 
 _SIZE: Json = {"type": "integer", "minimum": 1, "maximum": LARGEST_PAGE}
 
-
 PRECONDITIONS = (
     _header(
         "If-Match",

@@ -57,7 +57,6 @@ def _header(description: str, example: str, *, always: bool = True) -> Json:
 
 
 _REQUEST_ID = "7f2c9a1e5b8d4c30a6e1f0d29b47c583"
-
 _ETAG = '"1-e3b0c44298fc1c149afbf4c8-f6b268f4af267c83"'
 _ETAG_TEXT = "The entity tag, for `If-None-Match` and `If-Match`; a whole collection has none."
 _FILE = 'attachment; filename="persons.csv"'

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from registry import web
 from registry.model.graph import Graph
-from registry.openapi import description
-from registry.openapi.description import describe, swagger_ui_version
+from registry.openapi.description import describe
 from registry.resources import RESOURCES
 from registry.settings import Settings
+from registry.web import swagger_ui_version
 from tests.conftest import Serve
 from tests.support import Api
 
@@ -70,7 +71,7 @@ async def test_installed_files_are_served(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     installed = tmp_path / "swagger-ui"
-    monkeypatch.setattr(description, "SWAGGER_UI", installed)
+    monkeypatch.setattr(web, "SWAGGER_UI", installed)
     bundled = swagger_ui_version()
     installed.mkdir()
     (installed / "VERSION").write_text("0.0.0\n")

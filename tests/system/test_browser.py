@@ -15,9 +15,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from playwright.async_api import Browser, Error, Locator, Page, Request, async_playwright, expect
 
-from registry.openapi import description
-from registry.openapi.description import swagger_ui_version
 from registry.settings import Settings
+from registry.web import swagger_ui_version
 from tests.conftest import Grant, Serve
 from tests.programs import PATIENCE, launch_options
 from tests.support import MEDIA_TYPE, Api, Database
@@ -78,7 +77,7 @@ async def test_the_page_creates_a_person_and_lists_computers(
     files: str, browser: Browser, serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     if files == "bundled":
-        monkeypatch.setattr(description, "SWAGGER_UI", tmp_path / "none")
+        monkeypatch.setattr("registry.web.SWAGGER_UI", tmp_path / "none")
     version, api = swagger_ui_version(), await serve()
     grace = await api.person("Grace", "Hopper", email="grace@example.com")
     await api.computer("SN-7", owner=grace)

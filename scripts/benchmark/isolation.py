@@ -45,10 +45,9 @@ async def measure_isolation(testbed: Testbed, persons: int, plan: Plan, results:
     async with service as server:
         await _probe(server, plan.seconds)  # the first requests take longer
         results.loop_lags.append(LoopLag("none", **await _probe(server, plan.seconds)))
-        _show(results.loop_lags[-1])
         for workload in large_workloads(computers, testbed.new_directory()).values():
             results.loop_lags.append(await _next_to(workload, server, plan))
-            _show(results.loop_lags[-1])
+            print(f"{Part.ISOLATION}: {results.loop_lags[-1]}", flush=True)
 
 
 async def _next_to(workload: Workload, server: Server, plan: Plan) -> LoopLag:
@@ -82,11 +81,3 @@ async def _sample(client: Client, request: Request, end: float) -> Percentiles:
     latencies.sort()
     p50, p99 = (latencies[len(latencies) * percent // 100] for percent in (50, 99))
     return Percentiles(p50, p99, latencies[-1])
-
-
-def _show(one: LoopLag) -> None:
-    print(
-        f"{Part.ISOLATION}, next to {one.workload}: longest loop lag {one.lag.longest:,.1f} ms, "
-        f"read p99 {one.read.p99:,.1f} ms, write p99 {one.write.p99:,.1f} ms",
-        flush=True,
-    )

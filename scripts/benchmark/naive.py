@@ -15,7 +15,7 @@ from aiohttp import web
 from motor.motor_asyncio import AsyncIOMotorClient
 
 from benchmark import naive_writes
-from benchmark.naive_documents import (
+from benchmark.naive_writes import (
     DATABASE,
     VISIBLE,
     Record,

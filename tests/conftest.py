@@ -44,14 +44,17 @@ HURRIED = replace(LIMITS, arrival_seconds=0.5)
 
 LONGEST = (
     *("tests/system/test_replica_set", "tests/system/test_bench", "tests/system/test_browser"),
-    *("tests/web",),
-    *("tests/system/test_stop", "tests/storage/test_lost_connections"),
-    *("tests/storage/test_idempotency", "tests/system/test_schemathesis"),
-    *("tests/storage/test_embedded", "tests/system/test_start", "tests/system/test_transfer"),
-    *("tests/system/test_clients", "tests/system/test_versions"),
-    *("tests/system/test_workers", "tests/storage/test_overload", "tests/storage/test_uniqueness"),
+    *("tests/web", "tests/system/test_schemathesis", "tests/system/test_clients"),
+    *("tests/system/test_versions", "tests/system/test_stop", "tests/api/test_filtering"),
+    *("tests/consistency", "tests/system/test_start", "tests/storage/test_query_plans"),
+    *("tests/api/test_changes", "tests/storage/test_added_fields", "tests/transfer/test_importing"),
+    *("tests/storage/test_consistency", "tests/storage/test_embedded", "tests/api/test_paging"),
+    *("tests/storage/test_overload", "tests/api/test_conditional", "tests/system/test_transfer"),
+    *("tests/storage/test_lost_connections", "tests/api/test_streaming"),
+    *("tests/system/test_workers", "tests/storage/test_text_search"),
 )
-"""The files that take the longest, more than 20 seconds each, all or their quick part."""
+"""The files that take the longest, in the order in which they begin: those that mostly wait run
+beside those that need a core."""
 
 
 # Machines may be slow, and examples of one test share its fixtures.
@@ -92,7 +95,12 @@ def pytest_collection_finish() -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the files with the longest tests first, so that no core is idle in the end."""
-    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
+    starts = tuple(enumerate(LONGEST))
+
+    def place(item: pytest.Item) -> int:
+        return next((n for n, start in starts if item.nodeid.startswith(start)), len(LONGEST))
+
+    items.sort(key=place)
 
 
 @pytest.fixture(scope="session")

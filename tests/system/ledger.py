@@ -218,79 +218,63 @@ class Writer:
 
     async def _cycle(self) -> bool:
         """Write once in each way; return whether all writes were acknowledged."""
-        renamed = await self._rename()
-        kept, deleted = await self._create_computer(), await self._create_computer()
-        replaced = await self._replace_computers(kept)
-        created = await self._create_person()
-        return all((renamed, kept, replaced, created, deleted and await self._delete(deleted)))
+        name, kept, deleted, other, renamed = (self._next_name() for _ in range(5))
+        ids = self._ledger.ids["computer"]
 
-    async def _rename(self) -> bool:
-        name = self._next_name()
-        reply = await self._write(
-            lambda before: replace(before, name=name), "PATCH", self._path, person(name)
-        )
-        return reply.is_acknowledged
+        def own(serial: str) -> Callable[[_State], _State]:
+            return lambda before: replace(before, owned=before.owned | {serial})
 
-    async def _create_computer(self) -> str | None:
-        """Create a computer that the person owns; return its serial if it was acknowledged."""
-        serial = self._next_name()
-        reply = await self._write(
-            lambda before: replace(before, owned=before.owned | {serial}),
-            *("POST", "/computers", computer(serial, self._id)),
-        )
-        if not reply.is_acknowledged:
-            return None
-        self._ledger.acknowledge(serial, reply)
-        return serial
-
-    async def _replace_computers(self, serial: str | None) -> bool:
-        """Change attributes and links at once: the person owns at most this computer."""
-        name, owned = self._next_name(), frozenset(filter(None, [serial]))
-
-        def effect(before: _State) -> _State:
+        def replace_computers(before: _State) -> _State:
             unowned = (before.owned | before.unowned) - owned
-            return replace(before, name=name, owned=owned, unowned=unowned)
+            return replace(before, name=renamed, owned=owned, unowned=unowned)
 
-        linkage = to_many(*(self._ledger.ids["computer"][serial] for serial in owned))
-        data = person(name) | {"relationships": {"computers": linkage}}
-        return (await self._write(effect, "PATCH", self._path, data)).is_acknowledged
+        def delete(before: _State) -> _State:
+            owned, unowned = before.owned - {deleted}, before.unowned - {deleted}
+            return replace(before, owned=owned, unowned=unowned)
 
-    async def _create_person(self) -> bool:
-        name = self._next_name()
-        reply = await self._write(
-            lambda before: replace(before, others=before.others | {name}),
-            *("POST", "/persons", person(name)),
-        )
-        if reply.is_acknowledged:
-            self._ledger.acknowledge(name, reply)
-        return reply.is_acknowledged
-
-    async def _delete(self, serial: str) -> bool:
-        path = f"/computers/{self._ledger.ids['computer'][serial]}"
-        reply = await self._write(
-            lambda before: replace(
-                before, owned=before.owned - {serial}, unowned=before.unowned - {serial}
+        written = [
+            await self._write(
+                lambda before: replace(before, name=name), "PATCH", self._path, person(name)
+            )
+        ]
+        for serial in (kept, deleted):
+            data = computer(serial, self._id)
+            written.append(await self._write(own(serial), "POST", "/computers", data))
+        owned = frozenset({kept} & ids.keys())
+        linkage = to_many(*(ids[serial] for serial in owned))
+        data = person(renamed) | {"relationships": {"computers": linkage}}
+        written += [
+            await self._write(replace_computers, "PATCH", self._path, data),
+            await self._write(
+                lambda before: replace(before, others=before.others | {other}),
+                *("POST", "/persons", person(other)),
             ),
-            *("DELETE", path),
-        )
-        return reply.is_acknowledged
+        ]
+        if deleted in ids:
+            written.append(await self._write(delete, "DELETE", f"/computers/{ids[deleted]}"))
+        return all(written)
 
     async def _write(
         self, effect: Callable[[_State], _State], method: str, path: str, data: Any = None
-    ) -> Reply:
-        """Send a request that writes; then read the person with its computers."""
-        if self._repeats and method == "POST":
-            key = f"{self._label}-{self._number}"
+    ) -> bool:
+        """Send a request that writes; then read the person with its computers.
+
+        Returns whether it was acknowledged.
+        """
+        key = next(iter(data["attributes"].values())) if method == "POST" else ""
+        if self._repeats and key:
             reply = await self._writing.create_once(path, data, key)
             self._created.append((path, data, key, reply))
         else:
             reply = await self._writing.send(method, path, data)
+        if key and reply.is_acknowledged:
+            self._ledger.acknowledge(key, reply)
         after = set(map(effect, self._states))
         self._states = after if reply.is_acknowledged else self._states | after
         shown = await self._reading.send("GET", f"{self._path}?include=computers")
         if shown.is_acknowledged:
             assert _shown(shown.document) in {(one.name, one.owned) for one in self._states}
-        return reply
+        return reply.is_acknowledged
 
     @property
     def _path(self) -> str:

@@ -149,12 +149,15 @@ class Service:
                 return line
         raise AssertionError(f"the log has no line with {text!r}")
 
-    def request(self, path: str, document: Any = None) -> Any:
-        """GET a path, or POST a document to it; return the document of the response."""
+    def request(
+        self, path: str, document: Any = None, method: str | None = None, **headers: str
+    ) -> Any:
+        """GET a path, or POST a document to it by default; return the document of the response."""
         body = None if document is None else orjson.dumps(document)
-        request = Request(self.url + path, body, {"Content-Type": MEDIA_TYPE})  # noqa: S310 - http
+        headers = {"Content-Type": MEDIA_TYPE, **headers}
+        request = Request(self.url + path, body, headers, method=method)  # noqa: S310 - http
         with urlopen(request, timeout=TIMEOUT) as response:  # noqa: S310 - http
-            return orjson.loads(response.read())
+            return orjson.loads(response.read() or b"null")
 
     def read(self, path: str) -> Any:
         """GET a path, again while the database is unavailable; return the document."""

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 from urllib.error import HTTPError
-from urllib.request import Request, urlopen
 from uuid import uuid4
 
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.programs import PATIENCE, launch_options, run
-from tests.support import MEDIA_TYPE
-from tests.system.service import COMMAND, TIMEOUT, Service, environment
+from tests.system.service import COMMAND, Service, environment
 
 expect.set_options(timeout=PATIENCE)
 
@@ -50,13 +47,9 @@ class Registry:
 
     def send(self, method: str, path: str, data: Any = None) -> Any:
         """Send a request; return the document of the response."""
-        headers = {"Content-Type": MEDIA_TYPE}
-        if self.token:
-            headers["Authorization"] = f"Bearer {self.token}"
-        body = None if data is None else json.dumps({"data": data}).encode()
-        request = Request(self.url + path, body, headers, method=method)  # noqa: S310 - http
-        with urlopen(request, timeout=TIMEOUT) as response:  # noqa: S310 - http
-            return json.loads(response.read() or "null")
+        document = None if data is None else {"data": data}
+        headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        return self.service.request(path, document, method, **headers)
 
     def add(self, type_: str, *, owner: str | None = None, **attributes: Any) -> str:
         """Create a resource; return its id."""

@@ -118,7 +118,7 @@ def show(view: Callable[[Page], None], page: Page) -> Page:
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_axe_finds_nothing(
+def test_a_view_is_accessible_and_never_wider_than_the_window(
     view: Callable[[Page], None], checks: Path, card: str, visit: Visit
 ) -> None:
     axe = (checks / "node_modules" / "axe-core" / "axe.min.js").read_text()
@@ -133,13 +133,6 @@ def test_axe_finds_nothing(
             for node in one["nodes"]
         ]
         assert problems == [], scheme
-
-
-@pytest.mark.parametrize("view", VIEWS)
-def test_no_view_is_wider_than_the_window(
-    view: Callable[[Page], None], card: str, visit: Visit
-) -> None:
-    page = show(view, visit(card))
     for width, size in ((360, 100), (360, 200), (800, 200), (1280, 100), (2560, 100)):
         page.set_viewport_size({"width": width, "height": 900})
         page.evaluate(f"document.documentElement.style.fontSize = '{size}%'")

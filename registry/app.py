@@ -27,8 +27,8 @@ from registry.http.app_keys import (
     Deadlines,
     Limits,
 )
-from registry.http.cors import Cors
 from registry.http.followers import Followers
+from registry.http.responses import Cors
 from registry.http.views import site
 from registry.http.views.site import Scrape, scrape_process
 from registry.model.graph import Graph

@@ -7,8 +7,8 @@ from typing import Any
 from aiohttp import web
 
 from registry.http.addresses import Addresses
-from registry.http.cors import Cors
 from registry.http.followers import Followers
+from registry.http.responses import Cors
 from registry.jsonapi.error_types import ServiceUnavailable
 from registry.model.graph import Graph
 from registry.settings import Settings

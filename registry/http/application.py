@@ -6,9 +6,8 @@ from aiohttp import hdrs, web
 
 from registry.http.addresses import CHANGES_PATH, OPERATIONS_PATH, Addresses
 from registry.http.app_keys import ADDRESSES, CORS, LIMITS, SETTINGS, Limits
-from registry.http.cors import Cors
 from registry.http.request_body import defer_continue
-from registry.http.responses import common_headers, request_id
+from registry.http.responses import Cors, common_headers, request_id
 from registry.http.views.all_types import AtomicView, FeedView
 from registry.http.views.document_view import ENDPOINTS, Endpoint
 from registry.http.views.relationship import LinkageView, MembersView, RelatedView

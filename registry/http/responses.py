@@ -1,4 +1,4 @@
-"""Responses: the headers they all have, and the one that sends a document in a single write."""
+"""Responses: the headers they all have, CORS, and documents that are sent in a single write."""
 
 import re
 from collections.abc import Mapping
@@ -10,8 +10,9 @@ from aiohttp import hdrs, web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.helpers import rfc822_formatted_time
 from aiohttp.http import HttpVersion, HttpVersion11
-from multidict import istr
+from multidict import CIMultiDict, istr
 
+from registry.jsonapi.error_types import CrossSiteRequest
 from registry.protocol import REQUEST_ID
 
 POSITION = "Registry-Position"
@@ -44,6 +45,20 @@ _CONSTANT_HEADERS: dict[str, str] = {
     hdrs.SERVER: "registry",  # without a version, which would reveal known vulnerabilities
 }
 _CONSTANT_LINES = "".join(f"{name}: {value}\r\n" for name, value in _CONSTANT_HEADERS.items())
+
+_PREFLIGHT_HEADERS: dict[str, str] = {
+    hdrs.ACCESS_CONTROL_ALLOW_METHODS: "GET, HEAD, POST, PATCH, DELETE",
+    # `*` would not include Authorization.
+    hdrs.ACCESS_CONTROL_ALLOW_HEADERS: "Accept, Authorization, Content-Type, Idempotency-Key, "
+    "If-Match, If-None-Match, Last-Event-ID, Prefer, traceparent, tracestate, X-Request-ID",
+    hdrs.ACCESS_CONTROL_MAX_AGE: "7200",  # seconds: the most that Chromium accepts
+}
+_EXPOSED_HEADERS = (
+    "Content-Disposition, Etag, Location, Retry-After, Idempotency-Replayed, Registry-Position, "
+    "Preference-Applied, X-Request-ID"
+)
+
+FETCH_SITE, _FETCH_MODE = "Sec-Fetch-Site", "Sec-Fetch-Mode"
 
 
 def sent_id(headers: Mapping[str, str]) -> str | None:
@@ -141,3 +156,52 @@ def _first_lines(version: HttpVersion, status: int, stays_open: bool) -> str:
     if stays_open is (version >= HttpVersion11):  # the default of the version
         return lines
     return f"{lines}{hdrs.CONNECTION}: {'keep-alive' if stays_open else 'close'}\r\n"
+
+
+class Cors:
+    """What pages of these origins may send and read, by CORS (Fetch, 3.2) and Fetch Metadata.
+
+    origins: as in `Origin`, or `*` for all. Credentials that a browser adds by itself are never
+    allowed. pages: prefixes of the paths, beside the root, that links of any site may lead to.
+    """
+
+    def __init__(self, origins: tuple[str, ...], pages: tuple[str, ...] = ()) -> None:
+        self._origins = frozenset(origins)
+        self.is_on = bool(origins)
+        self._allows_all = "*" in origins
+        self._pages = pages
+
+    def check(self, request: web.BaseRequest) -> None:
+        """Raise CrossSiteRequest for a request of a page of another site that is not allowed.
+
+        A browser also sends requests whose response the page cannot read, such as for an image.
+        """
+        if request.headers.get(FETCH_SITE) != "cross-site":  # or the client is not a browser
+            return
+        is_link = request.headers.get(_FETCH_MODE) == "navigate" and (
+            request.path == "/" or request.path.startswith(self._pages)
+        )
+        if not (is_link or self._allows_all or self._allows(request)):
+            raise CrossSiteRequest
+
+    def preflight(self, request: web.BaseRequest) -> DocumentResponse | None:
+        """Return the response to a preflight request, which needs no token; None for others."""
+        is_preflight = (
+            request.method == hdrs.METH_OPTIONS
+            and hdrs.ACCESS_CONTROL_REQUEST_METHOD in request.headers
+            and self._allows(request)
+        )
+        return DocumentResponse(204, b"", _PREFLIGHT_HEADERS) if is_preflight else None
+
+    def add_headers(self, request: web.BaseRequest, headers: CIMultiDict[str]) -> None:
+        """Add the headers to those of a response that is not sent yet."""
+        if not self._allows_all:
+            headers.add(hdrs.VARY, hdrs.ORIGIN)
+        if self._allows(request):
+            origin = "*" if self._allows_all else request.headers[hdrs.ORIGIN]
+            headers[hdrs.ACCESS_CONTROL_ALLOW_ORIGIN] = origin
+            headers[hdrs.ACCESS_CONTROL_EXPOSE_HEADERS] = _EXPOSED_HEADERS
+
+    def _allows(self, request: web.BaseRequest) -> bool:
+        origin = request.headers.get(hdrs.ORIGIN)
+        return origin is not None and (self._allows_all or origin in self._origins)

@@ -20,10 +20,9 @@ from registry.http.addresses import HEALTH_PATHS
 from registry.http.app_keys import ADDRESSES, CORS, LIMITS
 from registry.http.compression import compress
 from registry.http.connection import Connection
-from registry.http.cors import FETCH_SITE
 from registry.http.error_responses import error_response, log_error
 from registry.http.request_recorder import RequestRecorder
-from registry.http.responses import DocumentResponse, NoResponse
+from registry.http.responses import FETCH_SITE, DocumentResponse, NoResponse
 from registry.jsonapi.error_objects import ApiError
 from registry.jsonapi.error_types import ExpectationFailed, HeaderFieldsTooLarge
 from registry.program import InvalidSetting

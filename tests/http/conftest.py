@@ -16,7 +16,7 @@ from aiohttp.typedefs import Handler
 
 from registry.http.app_keys import LIMITS, Limits
 from registry.http.application import new_application
-from registry.http.cors import Cors
+from registry.http.responses import Cors
 from registry.http.server import Runner
 from registry.settings import Settings
 

@@ -32,8 +32,7 @@ from registry.http.addresses import (
 from registry.http.app_keys import ADDRESSES, GRAPH, REPOSITORY, Limits
 from registry.http.application import new_application
 from registry.http.compression import PAGE
-from registry.http.cors import Cors
-from registry.http.responses import DocumentResponse
+from registry.http.responses import Cors, DocumentResponse
 from registry.jsonapi.authorization import Requirement, readable_with
 from registry.jsonapi.content_negotiation import HTML, check_accept, prefers
 from registry.jsonapi.documents import encode_meta, path_of

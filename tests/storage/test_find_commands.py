@@ -40,13 +40,6 @@ async def test_records_beyond_the_first_reply_are_found_and_no_cursor_stays_open
     assert await open_cursors(numbered) == 0
 
 
-async def test_more_records_than_a_reply_has_room_for_are_all_found(database: Database) -> None:
-    text = "x" * 1_000_000
-    await database.computers.insert_many({"_id": number, "serial": text} for number in range(20))
-    records, _ = await ReadCommands(database).run(find_command("computers", {}, {"serial": True}))
-    assert sorted(record["_id"] for record in records) == list(range(20))
-
-
 @pytest.mark.parametrize("verb", ["hello", "find"])
 @pytest.mark.parametrize("effect", [Effect.REQUEST_LOST, Effect.REPLY_LOST])
 async def test_a_query_is_sent_again_if_its_connection_is_lost(

@@ -58,11 +58,6 @@ def position_of(record: Record, order: Order) -> Position:
     return tuple(_value_of(record, key) for key in order)
 
 
-def equal(key: Key, value: Any) -> dict[str, Any]:
-    """Return the condition for records with this value."""
-    return {sort_field(key): {"$eq": value}}
-
-
 def beyond(key: Key, value: Any) -> Conditions:
     """Return conditions for the records after all with this value: one for each range of an index.
 
@@ -211,7 +206,7 @@ class CollectionQuery:
         (key, *rest), (value, *values) = order, position
         records: list[Record] = []
         if rest:
-            tied = [*conditions, equal(key, value)]
+            tied = [*conditions, {sort_field(key): {"$eq": value}}]
             records = await self.read_after(tied, tuple(rest), tuple(values), size)
         for following in beyond(key, value):
             if len(records) < size:

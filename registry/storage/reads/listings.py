@@ -78,11 +78,11 @@ class Listing:
         with self._errors():
             query = await self._query_by_ids()
             few = await self._read_few(query)
-        if few is not None:
-            yield self._only(query, few)
-            return
         streams = self._reads.bulkheads.streams
-        async with streams.slot(client), aclosing(self._stream(query)) as chunks:
+        async with (
+            streams.slot(client) if few is None else nullcontext(),
+            aclosing(self._read_all(query, few)) as chunks,
+        ):
             yield chunks
 
     async def window(self, page: Page) -> Window:
@@ -123,14 +123,14 @@ class Listing:
         query.require_valid(records)
         return await query.snapshot.with_copies(query.resource_type, records, self._names)
 
-    async def _only(
-        self, query: CollectionQuery, records: list[Record]
+    async def _read_all(
+        self, query: CollectionQuery, few: list[Record] | None
     ) -> AsyncGenerator[list[Record]]:
-        if records:
-            yield await self._complete(query, records)
-
-    async def _stream(self, query: CollectionQuery) -> AsyncGenerator[list[Record]]:
-        """Yield all records; those of a heavy query are read in its slots."""
+        """Yield all records; those of a heavy query are read in its slots. few: all, if known."""
+        if few is not None:
+            if few:
+                yield await self._complete(query, few)
+            return
         is_heavy, heavy_queries = query.is_heavy(), self._reads.bulkheads.heavy_queries
         with self._errors():
             async with (

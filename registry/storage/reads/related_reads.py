@@ -30,8 +30,8 @@ from registry.storage.reads.collection_query import (
     RELATED,
     CollectionQuery,
     beyond,
-    equal,
     position_of,
+    sort_field,
 )
 from registry.storage.reads.filters import to_query
 from registry.storage.reads.snapshot import Snapshot
@@ -199,7 +199,8 @@ class _RelatedOrder:
                 return
             place = ()
         elif place:
-            there = [equal(*pair) for pair in zip(self._order, place, strict=True)]
+            fields = map(sort_field, self._order)
+            there = [{one: {"$eq": value}} for one, value in zip(fields, place, strict=True)]
             yield await self._targets.read_first(there, self._order, 1)
         elif has_unlinked and not is_last:
             yield [_UNLINKED]

@@ -133,15 +133,16 @@ def test_the_first_working_python_of_a_supported_version_is_used(checkout: Path)
     assert calls(checkout) == ["-m pip --requirement=requirements.txt"]
 
 
-def test_an_old_python_is_reported(checkout: Path) -> None:
-    install(checkout / "bin/python3", PYTHON.format(old=1, without_venv=0, offline=0))
-    message = run(checkout, "environment", "requirements.txt")
-    assert message.startswith("registry: cannot find Python 3.11 or later")
-
-
-def test_a_missing_venv_module_is_reported_with_the_package_to_install(checkout: Path) -> None:
-    install(checkout / "bin/python3", PYTHON.format(old=0, without_venv=1, offline=0))
-    assert "install python3.99-venv" in run(checkout, "environment", "requirements.txt")
+@pytest.mark.parametrize(
+    ("old", "without_venv", "message"),
+    [(1, 0, "registry: cannot find Python 3.11 or later"), (0, 1, "install python3.99-venv")],
+)
+def test_a_python_that_does_not_suffice_is_reported(
+    old: int, without_venv: int, message: str, checkout: Path
+) -> None:
+    script = PYTHON.format(old=old, without_venv=without_venv, offline=0)
+    install(checkout / "bin/python3", script)
+    assert message in run(checkout, "environment", "requirements.txt")
 
 
 @pytest.mark.parametrize("words", [("registry", "backup"), ("serve",), ("seed",)])

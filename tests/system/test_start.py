@@ -101,17 +101,9 @@ def test_a_data_directory_in_use_is_reported(start: Start) -> None:
     assert service.names() == []
 
 
-@pytest.mark.parametrize(
-    ("variable", "value"),
-    [
-        ("REGISTRY_PORT", "http"),
-        ("MONGODB_URI", "postgres://db"),
-        ("REGISTRY_TYPES", "missing.toml"),
-    ],
-)
-def test_an_invalid_setting_is_reported_with_its_variable(variable: str, value: str) -> None:
-    message = error_message(COMMAND, environment() | {variable: value}, status=2)
-    assert message.startswith(f"registry: {variable}: ")
+def test_an_invalid_setting_is_reported_with_its_variable() -> None:
+    message = error_message(COMMAND, environment() | {"MONGODB_URI": "postgres://db"}, status=2)
+    assert message.startswith("registry: MONGODB_URI: ")
 
 
 @pytest.mark.parametrize("workers", WORKERS)

@@ -4,7 +4,7 @@ import argparse
 import asyncio
 import codecs
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ from registry.commands.output import counted, input_file, output
 from registry.model.graph import Graph
 from registry.program import note
 from registry.settings import Parser
-from registry.transfer.importer import Importer, Ledger
+from registry.transfer.importer import Counts, Importer, Ledger
 from registry.transfer.lookups import ImportOptions
 from registry.transfer.row_files import InvalidFile, Mention, Row, decoded, read_csv, read_ndjson
 
@@ -121,14 +121,14 @@ def generate(persons: int, computers: int, seed: int) -> Iterator[Row]:
 class Tally:
     """The progress of an import, and its summary.
 
-    counts: resources that the service has confirmed, by effect and type. rows: of the file, with
-    the invalid ones.
+    counts: resources that the service has confirmed, by effect and collection. rows: of the file,
+    with the invalid ones.
     """
 
     graph: Graph
     url: str
     is_dry: bool = False
-    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    counts: Counts = field(default_factory=lambda: defaultdict(Counter))
     rows: int = 0
     invalid_rows: int = 0
     started: float = field(default_factory=monotonic)
@@ -164,14 +164,10 @@ class Tally:
         sys.exit(status)
 
     def __str__(self) -> str:
-        parts = []
-        for effect in dict.fromkeys(effect for effect, _ in self.counts):
-            of_type = {
-                self.graph[name].collection: count
-                for (one, name), count in self.counts.items()
-                if one == effect
-            }
-            parts.append(f"{effect} {' and '.join(counted(self.graph, of_type))}")
+        parts = [
+            f"{effect} {' and '.join(counted(self.graph, counts))}"
+            for effect, counts in self.counts.items()
+        ]
         seconds = monotonic() - self.started
         speed = f"{seconds:.1f} s, {self.rows / max(seconds, 0.001):,.0f} rows per second"
         text = f"{', '.join(parts) or 'changed nothing'} at {self.url}, in {speed}"

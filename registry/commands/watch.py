@@ -66,7 +66,7 @@ def main(arguments: Sequence[str]) -> None:
     post_help = "send changes there instead of printing them"
     add("--post", metavar="URL", type=checked(_receiver), help=post_help)
     file_help = "file with the secret that signs them: whsec_ and 24 to 64 bytes in base64"
-    add("--secret-file", metavar="FILE", type=checked(_read_secret), help=file_help)
+    add("--secret-file", metavar="FILE", type=checked(read_secret), help=file_help)
     position_help = "file that keeps the position after the last change"
     add("--position-file", metavar="FILE", type=Path, help=position_help)
     parsed = parser.parse_args(arguments)
@@ -91,25 +91,18 @@ def _receiver(text: str) -> str:
     return text
 
 
-def _read_secret(name: str) -> bytes:
+def read_secret(name: str) -> bytes:
+    """Return the key in a file with a secret such as `whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD`."""
     try:
-        return parse_secret(Path(name).read_text().strip())
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else None
-        raise ValueError(f"{name}: {reason or error}") from None
-
-
-def parse_secret(text: str) -> bytes:
-    """Return the key in a secret such as `whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD`.
-
-    Raises ValueError.
-    """
-    try:
-        key = b64decode(text.removeprefix(_SECRET_PREFIX), validate=True)
+        text = Path(name).read_text().strip()
+        is_secret = text.startswith(_SECRET_PREFIX)
+        key = b64decode(text[len(_SECRET_PREFIX) :], validate=True) if is_secret else b""
+    except OSError as error:
+        raise ValueError(f"{name}: {error.strerror}") from None
     except ValueError:
         key = b""
-    if not text.startswith(_SECRET_PREFIX) or len(key) not in _SECRET_BYTES:
-        raise ValueError(f"it is not {_SECRET_PREFIX} followed by 24 to 64 bytes in base64")
+    if len(key) not in _SECRET_BYTES:
+        raise ValueError(f"{name}: not {_SECRET_PREFIX} followed by 24 to 64 bytes in base64")
     return key
 
 

@@ -2,11 +2,11 @@
 
 import re
 import sqlite3
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import uuid4
 
 import orjson
@@ -29,6 +29,10 @@ _REJECTED = {400, 404, 409, 422}
 """Statuses of operations that the service will never accept."""
 
 _POINTER = re.compile(rf"/{OPERATIONS}/(\d+)(?:/.*?(?:attributes|relationships)/([^/]*).*|/.*)?")
+
+
+Counts: TypeAlias = defaultdict[str, Counter[str]]
+"""Numbers of resources by effect, such as `created`, and collection."""
 
 
 class Ledger:
@@ -75,10 +79,7 @@ class Ledger:
 
 
 class Importer:
-    """Imports rows; those with defects are left out, all others stored.
-
-    counts: resources that the service has confirmed, by effect and type.
-    """
+    """Imports rows, without those that have defects; adds what is confirmed to the counts."""
 
     def __init__(
         self,
@@ -86,7 +87,7 @@ class Importer:
         graph: Graph,
         options: ImportOptions,
         ledger: Ledger,
-        counts: Counter[tuple[str, str]],
+        counts: Counts,
     ) -> None:
         self._client = client
         self._graph = graph
@@ -166,7 +167,8 @@ class Importer:
                     raise
                 waiting.extendleft(row for row in plan.rows[::-1] if not row.defects)
                 continue
-            self._counts.update(plan.effects)
+            for effect, type_name in plan.effects:
+                self._counts[effect][self._graph[type_name].collection] += 1
             for key, one in results.items():
                 self._ledger.put(key, [one.identifier, one.values])
                 known[key] = [one]

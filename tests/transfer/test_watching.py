@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from base64 import b64decode
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -19,7 +20,7 @@ from standardwebhooks import Webhook as Verifier
 
 from registry.client import Client, RegistryError, registry_client
 from registry.commands import watch as watch_command
-from registry.commands.watch import Deliver, ReceiverGone, Webhook, parse_secret, store, watch
+from registry.commands.watch import Deliver, ReceiverGone, Webhook, store, watch
 from registry.http.app_keys import FOLLOWERS
 from registry.program import StartError
 from registry.settings import Settings
@@ -232,7 +233,7 @@ async def receiving(receiver: Receiver) -> AsyncIterator[Webhook]:
     app.router.add_post("/hook", receiver.handle)
     async with TestServer(app) as server, ClientSession() as session:
         url = str(server.make_url("/hook?team=it"))
-        yield Webhook(session, url, parse_secret(SECRET))
+        yield Webhook(session, url, b64decode(SECRET.removeprefix("whsec_")))
 
 
 async def test_deliveries_are_signed_in_order_and_repeated_until_they_are_accepted(

@@ -39,8 +39,8 @@ _SEPARATORS = re.compile("[\0\x1f\n]")
 """What separates the texts, and NUL, which no pattern of MongoDB can contain."""
 
 _SETTLE_SECONDS = 5.0
-"""Records that were written within this time stay outside: they may be written again soon, and an
-update of a record that a transaction is writing would fail all requests that share it."""
+"""Records written within this time stay outside: an update of one that a transaction is writing
+would fail all requests that share it."""
 
 _PAUSE_SECONDS = 1.0
 """The pause after each block while there are requests. To add a record takes as much CPU time as a

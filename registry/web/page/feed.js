@@ -5,7 +5,7 @@ import { Failure, linkedTo, pause } from "./api.js"
 const FIRST_WAIT_MS = 2_000
 const MAX_WAIT_MS = 60_000
 
-/** Beyond it, the connection is dead: without changes, a comment arrives every 15 seconds. */
+/** Beyond it, the connection is dead: without changes, a position arrives every 15 seconds. */
 const SILENCE_MS = 45_000
 
 /** @import { Api, Identifier, Resource } from "./api.js" */

@@ -331,6 +331,8 @@ async def _document(path: str, response: ClientResponse) -> Any:
     with suppress(orjson.JSONDecodeError):
         document = orjson.loads(body)
     if status // 100 == 2:
+        if status != 204 and not isinstance(document, dict):
+            raise RegistryError(f"not a registry: the response of /{path} is no document", status)
         return document
     location, code = response.headers.get(hdrs.LOCATION), member(document, "errors", 0, "code")
     target = location and f"nothing is sent to {location}"

@@ -86,7 +86,8 @@ async def names(registry: Client) -> list[str]:
             [response({}, "Content-Type: application/json")],
             "not a registry: the response of / is not application/vnd.api+json",
         ),
-        ([response(b"<html>")], "not a registry: its entry point names no collections"),
+        ([response(b"<html>")], "not a registry: the response of / is no document"),
+        ([response(ENTRY), response([])], "not a registry: the response of /persons"),
         ([response({"meta": {"collections": [1]}})], "not a registry"),
         (
             [response(ENTRY), response(b"", "Location: http://evil.example/", status=302)],

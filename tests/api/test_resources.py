@@ -290,17 +290,17 @@ STEPS = [
     ("/computers/1?include=owner", ["computers", "persons"], 1),
     ("/persons/1?include=computers.owner", ["persons", "computers"], 3),
     ("/computers/1?include=owner.computers", ["computers", "persons", "computers"], 3),
-    ("/computers?include=owner", ["counters", "computers", "persons"], 300),
-    ("/persons?include=computers.owner", ["counters", "persons", "computers"], 900),
+    ("/computers?include=owner", ["computers", "computers", "persons"], 300),
+    ("/persons?include=computers.owner", ["persons", "persons", "computers"], 900),
     (
         "/computers?include=owner.computers.owner",
-        ["counters", "computers", "persons", "computers"],
+        ["computers", "computers", "persons", "computers"],
         300,
     ),
 ]
 """What is read from which collections, and how many resources are included.
 
-A stream asks for the time first.
+A stream reads again what was too much for a page.
 """
 
 

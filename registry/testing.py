@@ -75,6 +75,7 @@ class _Session:
 
     def __init__(self) -> None:
         self._loop, self._end = asyncio.new_event_loop(), asyncio.Event()
+        self._next: asyncio.Task[Runner] | None = None
         started = Future[tuple[str, Databases]]()
         work = self._loop.create_task(self._run(started))
         self._thread = Thread(target=self._loop.run_until_complete, args=(work,), daemon=True)
@@ -100,7 +101,16 @@ class _Session:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def serve(self, settings: dict[str, Any]) -> Runner:
-        """Return a service."""
+        """Return a service; without settings the one that was started during the last test."""
+        if settings:
+            return await self._start(settings)
+        # Taken out first: if it has failed, it fails one test only.
+        following, self._next = self._next, None
+        runner = await (following or self._start({}))
+        self._next = self._loop.create_task(self._start({}))
+        return runner
+
+    async def _start(self, settings: dict[str, Any]) -> Runner:
         runner = Runner(self.app(settings))
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -120,6 +130,8 @@ class _Session:
                     with MongoClient[dict[str, Any]](uri) as client:
                         started.set_result((uri, Databases(client, name)))
                         await self._end.wait()
+                        if self._next:
+                            await (await self._next).cleanup()
         except BaseException as error:
             if started.done():
                 raise

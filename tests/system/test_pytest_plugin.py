@@ -46,6 +46,27 @@ def test_settings(tmp_path):
             pass
 """
 
+FAILED_START = """
+import asyncio
+import pytest
+from registry import testing
+
+def test_a_registry_that_cannot_start_fails_one_test():
+    session = testing._session()
+
+    async def fail():
+        raise OSError
+
+    async def fail_next():
+        session._next = asyncio.create_task(fail())
+
+    session.run(fail_next())
+    with pytest.raises(OSError), testing.url():
+        pass
+    with testing.url():
+        pass
+"""
+
 
 def run_pytest(
     directory: Path,
@@ -73,7 +94,7 @@ def run_pytest(
 def test_the_tests_of_the_page_pass_and_leave_nothing(tmp_path: Path) -> None:
     scope = ("-o", "asyncio_default_fixture_loop_scope=function")
     printed = run_pytest(
-        tmp_path, [*PAGE_TESTS, DATA, SETTINGS], *PLUGIN, *scope, PYTHONPATH=str(ROOT)
+        tmp_path, [*PAGE_TESTS, DATA, SETTINGS, FAILED_START], *PLUGIN, *scope, PYTHONPATH=str(ROOT)
     )
     (socket,) = re.findall(r"DATA mongodb://(\S+)/\?", printed)
     directory = Path(socket.replace("%2F", "/")).parents[1]

@@ -108,22 +108,22 @@ class AddedFields:
             if name in known[_HIDDEN] and form[0] == _LINK
         ]
         for type_name, link in links:
-            for name in self._named_as(type_name, link):
-                place = f"{self._types}: " if self._types else ""
+            for path in self._paths_named_as(type_name, link):
+                place = f"{self._types.place(path)}: " if self._types else ""
                 hidden = f"the hidden link {type_name}.{link.name} is stored under this name"
-                raise StartError(f"{place}{name}: {hidden}: choose another")
+                raise StartError(f"{place}{'.'.join(path)}: {hidden}: choose another")
 
-    def _named_as(self, type_name: str, link: Link) -> Iterator[str]:
-        """Yield what has the name of the history or of a stored field of a link."""
+    def _paths_named_as(self, type_name: str, link: Link) -> Iterator[tuple[str, ...]]:
+        """Yield the paths of what has the name of the history or of a stored field of a link."""
         periods = history_type(type_name, link.name)
         for resource in self._graph.writable:
             if resource.type == periods:
-                yield periods
+                yield (periods,)
             if resource.collection == f"{periods}s":
-                yield f"{resource.type}.collection"
+                yield resource.type, "collection"
             if resource.type == type_name:
                 for field in sorted(resource.added & {link.period_field, link.changed_field}):
-                    yield f"{type_name}.{field}"
+                    yield type_name, field
 
     async def _require_fit(self) -> None:
         rules = [rule for one in self._to_complete() for rule in self._fit_rules(*one)]

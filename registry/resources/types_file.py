@@ -5,7 +5,9 @@ import decimal
 import json
 import re
 import tomllib
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
@@ -26,7 +28,7 @@ from registry.model.attributes import (
     Integer,
     Text,
 )
-from registry.model.graph import Graph, InvalidDeclaration
+from registry.model.graph import DeclarationPath, Graph, InvalidDeclaration
 from registry.model.resource_type import History, Link, ResourceType
 from registry.resources import RESOURCES
 
@@ -36,6 +38,9 @@ _MAX_BYTES = 2**18
 
 _MAX_VALUES = 100
 """Values of an enumeration, which error messages list."""
+
+_MAX_LINES = 200
+"""Lines of a statement that is searched for a mistake."""
 
 _TOML_ERROR = re.compile(r"(.*) \(at line ([0-9]+), column [0-9]+\)")
 
@@ -76,7 +81,7 @@ RESERVED_COLLECTIONS = frozenset(
 
 
 class InvalidTypesFile(ValueError):
-    """A file of types is not valid; the message is one line, which names the file."""
+    """A file of types is not valid; the message is one line, which names the file and the line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +98,11 @@ class TypesFile:
         """Return the types of this package and of the file."""
         return _declared(_parsed(self.text))
 
+    def place(self, path: DeclarationPath) -> str:
+        """Return the name of the file, and the line that declares a path, if one does."""
+        line = _line_of(path, self.text)
+        return self.name if line is None else f"{self.name}, line {line}"
+
 
 def read_types(name: str) -> TypesFile:
     """Read a file of types. Raises InvalidTypesFile."""
@@ -108,9 +118,11 @@ def read_types(name: str) -> TypesFile:
         Graph(types.resources())
     except OSError as error:
         raise InvalidTypesFile(f"{name}: {error.strerror}") from None
+    except InvalidDeclaration as error:
+        raise InvalidTypesFile(f"{types.place(error.path)}: {error}") from None
     except RecursionError:
         raise InvalidTypesFile(f"{name}: nested too deeply") from None
-    except ValueError as error:  # of a declaration, of TOML, mostly with the line, or of UTF-8
+    except ValueError as error:  # of TOML, mostly with the line, or of UTF-8
         found = _TOML_ERROR.fullmatch(str(error))
         shown = f", line {found[2]}: {found[1]}" if found else f": {error}"
         raise InvalidTypesFile(f"{name}{shown}") from None
@@ -141,12 +153,36 @@ def _parsed(text: str) -> Table:
     return tomllib.loads(text, parse_float=decimal.Decimal)
 
 
+def _line_of(path: DeclarationPath, text: str) -> int | None:
+    """Return the line on which valid TOML begins to declare a path, or its nearest parent."""
+    lines = text.split("\n")
+
+    def declares(number: int) -> bool:
+        """Whether the first lines do, with those on which their last statement continues."""
+        for end in range(number, min(number + _MAX_LINES, len(lines)) + 1):
+            with suppress(ValueError):
+                return _has(_parsed("\n".join(lines[:end])), path)
+        return True
+
+    if path and not _has(_parsed(text), path):
+        return _line_of(path[:-1], text)
+    return bisect_left(range(len(lines)), True, key=declares) if path else None
+
+
+def _has(tables: Any, path: DeclarationPath) -> bool:
+    for name in path:
+        if not isinstance(tables, dict) or name not in tables:
+            return False
+        tables = tables[name]
+    return True
+
+
 def _declared(tables: Table) -> tuple[ResourceType, ...]:
     """Return the types of this package and of parsed tables. Raises InvalidDeclaration."""
     types, existing = {one.type: one for one in RESOURCES}, Graph(RESOURCES)
     for name, table in tables.items():
         if not isinstance(table, dict):
-            raise InvalidDeclaration(f"`{name}` is not a table: declare a type as [{name}]")
+            raise InvalidDeclaration(f"`{name}` is not a table: declare a type as [{name}]", name)
         taken = existing[name].relationships.keys() if name in types else ()
         types[name] = _with_attributes(name, table, types.get(name), taken)
     for name, table in tables.items():
@@ -168,25 +204,25 @@ def _with_attributes(
         collection = fields.pop("collection", None)
         if not isinstance(collection, str):
             advice = f'such as collection = "{name}s"'
-            raise InvalidDeclaration(f"the new type {name} needs its collection, {advice}")
+            raise InvalidDeclaration(f"the new type {name} needs its collection, {advice}", name)
         if collection in RESERVED_COLLECTIONS:
             reserved = f"the collection {collection} is reserved: choose another"
-            raise InvalidDeclaration(reserved)
+            raise InvalidDeclaration(reserved, name, "collection")
         existing = ResourceType(name, collection, Schema)
     elif "collection" in fields:
         reason = f"the collection of {name} is {existing.collection}: leave it out"
-        raise InvalidDeclaration(reason)
+        raise InvalidDeclaration(reason, name, "collection")
     taken = {*existing.attributes, *relationships}
     for field in fields:
         if field in taken:
-            raise InvalidDeclaration(f"{name}.{field} exists: choose another name")
+            raise InvalidDeclaration(f"{name}.{field} exists: choose another name", name, field)
     attributes = {
         field: _attribute(name, field, options)
         for field, options in fields.items()
         if not _is_link(options)
     }
     if not (existing.attributes or attributes):
-        raise InvalidDeclaration(f"the new type {name} needs an attribute")
+        raise InvalidDeclaration(f"the new type {name} needs an attribute", name)
     schema = existing.schema.from_dict({**attributes})
     return replace(existing, schema=schema, added=frozenset(fields))
 
@@ -196,7 +232,7 @@ def _is_link(options: Any) -> bool:
 
 
 def _attribute(type_name: str, name: str, declared: Any) -> Attribute:
-    path = f"{type_name}.{name}"
+    path = type_name, name
     options = declared if isinstance(declared, dict) else {"type": declared}
     _check_options(options, _ATTRIBUTE_OPTIONS, path)
     make = _maker(options, path)
@@ -206,42 +242,43 @@ def _attribute(type_name: str, name: str, declared: Any) -> Attribute:
             try:
                 values[option] = make(nullable=True).load(_json_value(options[option]))
             except ValidationError as error:
-                reason = f"the {option} of {path}: {' '.join(map(str, error.messages))}"
-                raise InvalidDeclaration(reason) from None
+                reason = f"the {option} of {type_name}.{name}: {' '.join(map(str, error.messages))}"
+                raise InvalidDeclaration(reason, *path, option) from None
     if "default" in options and options.get("required"):
-        raise InvalidDeclaration(f"{path} has a default, so it cannot be required")
+        reason = "has a default, so it cannot be required"
+        raise InvalidDeclaration(f"{type_name}.{name} {reason}", *path)
     if "example" in values:
         values["example"] = make(nullable=True).to_json(values["example"])
     further = {key: one for key, one in options.items() if key not in {"type", "enum"}}
     return make(**further | values)
 
 
-def _maker(options: Table, path: str) -> Callable[..., Attribute]:
+def _maker(options: Table, path: DeclarationPath) -> Callable[..., Attribute]:
     """Return what makes the attribute of some options, without these."""
     kind, values = options.get("type", "text"), options.get("enum")
     if kind not in _KINDS or (values is None and "type" not in options):
         found = repr(kind) if "type" in options else "no type"
         reason = f"has {found}: use {', '.join(_KINDS)}, or enum or link"
-        raise InvalidDeclaration(f"{path} {reason}")
+        raise InvalidDeclaration(f"{'.'.join(path)} {reason}", *path)
     if values is None:
         return _KINDS[kind]
     is_valid = kind == "text" and all(
         isinstance(one, str) and 0 < len(one) <= MAX_TEXT for one in values
     )
     if not is_valid or not 0 < len(values) <= _MAX_VALUES or len({*values}) < len(values):
-        reason = f"the enum of {path} must be 1 to {_MAX_VALUES} different texts"
-        raise InvalidDeclaration(reason)
+        reason = f"the enum of {'.'.join(path)} must be 1 to {_MAX_VALUES} different texts"
+        raise InvalidDeclaration(reason, *path, "enum")
     return partial(Enumeration, *values)
 
 
-def _check_options(options: Table, known: Mapping[str, type], path: str) -> None:
+def _check_options(options: Table, known: Mapping[str, type], path: DeclarationPath) -> None:
     for option, value in options.items():
         if option not in known:
             reason = f"has no option {option!r}; choose from {', '.join(known)}"
-            raise InvalidDeclaration(f"{path} {reason}")
+            raise InvalidDeclaration(f"{'.'.join(path)} {reason}", *path, option)
         if not isinstance(value, known[option]):
             reason = f"must be {_TOML_NAMES[known[option]]}"
-            raise InvalidDeclaration(f"{option} of {path} {reason}")
+            raise InvalidDeclaration(f"{option} of {'.'.join(path)} {reason}", *path, option)
 
 
 def _json_value(value: Any) -> Any:
@@ -256,15 +293,15 @@ def _json_value(value: Any) -> Any:
 
 def _link(types: Mapping[str, ResourceType], type_name: str, name: str, options: Table) -> Link:
     """Return a link with a history, whose periods copy what people know both ends by."""
-    path = f"{type_name}.{name}"
+    path = type_name, name
     _check_options(options, _LINK_OPTIONS, path)
     if missing := _LINK_OPTIONS.keys() - options:
         reason = f"needs {missing.pop()}, the name of the relationship of the target"
-        raise InvalidDeclaration(f"the link {path} {reason}")
+        raise InvalidDeclaration(f"the link {'.'.join(path)} {reason}", *path)
     target = types.get(options["link"])
     if target is None:
-        reason = f"the target of {path}, {options['link']!r}, is not declared"
-        raise InvalidDeclaration(f"{reason}; choose from {', '.join(types)}")
+        reason = f"the target of {'.'.join(path)}, {options['link']!r}, is not declared"
+        raise InvalidDeclaration(f"{reason}; choose from {', '.join(types)}", *path)
     return Link(
         name=name,
         target=target.type,

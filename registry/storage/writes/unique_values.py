@@ -100,7 +100,9 @@ class UniqueValues:
         if matching is not None:
             ids[placeholder] = matching
             return replace(write.with_ids(ids), verb=Verb.UPDATE), ()
-        defaults, defects = resource.load({}, resource.writable - change.attributes.keys())
+        absent = resource.writable - change.attributes.keys()
+        names = [name for name in resource.attributes if name in absent]  # the order of errors
+        defaults, defects = resource.load({}, names)
         details = dict.fromkeys(change.read_only, READ_ONLY) | defects
         change = replace(change, attributes=defaults | change.attributes, read_only={})
         errors = [InvalidAttributes(details, write.position)] if details else ()

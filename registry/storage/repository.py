@@ -173,7 +173,7 @@ class Repository:
             return await self._reads.commands.now()
 
     async def oldest_retained_time(self) -> Timestamp | None:
-        """Return the time after which all changes are kept; Raises Unavailable or BulkheadFull.
+        """Return the time after which all changes are kept. Raises Unavailable or BulkheadFull.
 
         None on a cluster of shards, and for a user without the role `clusterMonitor`.
         """

@@ -14,11 +14,15 @@ from urllib.parse import quote
 import orjson
 import pytest
 
+from registry.jsonapi.filtering import Condition
+from registry.jsonapi.query import Query
+from registry.model.attributes import Operator
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.reads import listings
+from registry.storage.reads.listings import Listing
 from tests.conftest import LIMITS, Serve
 from tests.storage.waiting import eventually
 from tests.storage.writing import locked
@@ -241,6 +245,17 @@ async def test_a_request_whose_client_is_gone_leaves_the_queue(serve: Serve) -> 
         assert await eventually(lambda: heavy._waiting)
         reset(writer)
         assert await eventually(lambda: not heavy._waiting)
+
+
+async def test_the_last_records_of_a_heavy_query_wait_for_no_other_slot(serve: Serve) -> None:
+    api = await serve(heavy_queries=1)
+    await api.person()
+    query = Query(filters=(Condition("last_name", Operator.CONTAINS, "opp"),))
+    listing = Listing(api.repository.snapshot(), GRAPH["person"], query)
+    async with listing.chunks() as chunks:
+        assert len(await anext(chunks)) == 1
+        async with bulkheads(api).heavy_queries, asyncio.timeout(1):
+            assert await anext(chunks, None) is None
 
 
 SLOW_FILTER = [

@@ -142,6 +142,8 @@ class Listing:
                     records: list[Record] = await anext(chunks, [])
                 while records:
                     yield await self._complete(query, records)
+                    if len(records) < CHUNK:
+                        return  # without waiting for another slot
                     async with (
                         heavy_queries.slot(is_refusable=False) if is_heavy else nullcontext()
                     ):

@@ -142,8 +142,9 @@ def _load(position_file: Path) -> str | None:
     """Return the position, None if there is no file yet. Raises StartError, OSError."""
     if not position_file.exists() and position_file.parent.is_dir():
         return None
-    position = position_file.read_text().strip()
-    if not position:  # the service would begin at the present, and leave changes out
+    position = position_file.read_text(errors="replace").strip()
+    # Without one, the service would begin at the present, and leave changes out.
+    if not position or not position.isprintable():
         raise StartError(f"{position_file} has no position{_RESTART}")
     return position
 

@@ -196,8 +196,9 @@ async def test_a_watch_ends_if_its_position_is_refused(api: Api, position_file: 
     assert "is a position of another database" in restored
     store(position_file, "x")
     assert "`x` is not a complete position" in await refused(api, position_file)
-    store(position_file, "")
-    assert "has no position: read the resources again" in await refused(api, position_file)
+    for text in ("", "a\x01b"):
+        store(position_file, text)
+        assert "has no position: read the resources again" in await refused(api, position_file)
 
 
 async def test_a_watch_needs_a_token_where_the_service_does(

@@ -259,8 +259,9 @@ def _map(text: str) -> tuple[str, str]:
 
 def _encoding(name: str) -> str:
     try:
+        "".encode(name)  # refuses codecs that are not for text
         encoding = codecs.lookup(name).name
-    except LookupError:
+    except (LookupError, UnicodeError):
         raise ValueError(f"unknown encoding {name}") from None
     return "utf-8-sig" if encoding == "utf-8" else encoding
 

@@ -362,6 +362,7 @@ async def test_seed_creates_persons_and_computers(
         (("import", "--key", "nam", "f.ndjson"), "--key: 'nam' does not name attributes"),
         (("import", "--map", "nam", "f.ndjson"), "--map: 'nam' is not COLUMN=NAME"),
         (("import", "--encoding", "nam", "f.ndjson"), "unknown encoding nam"),
+        (("import", "--encoding", "hex", "f.ndjson"), "unknown encoding hex"),
         (("import", "--create", "--key", "id", "f.ndjson"), "--create: rows that are all new"),
         (("export", "f.csv"), "--type: name the type to export: person or computer or assignment"),
         (("export", "--type=person", "--sort", "-nam", "f"), "--sort: "),

@@ -30,7 +30,7 @@ Names: TypeAlias = str | Iterable[str]
 """Names, or a text in which commas separate them."""
 
 _PAUSE = 1.0
-"""Seconds before changes are followed again."""
+"""Seconds before changes are followed again, unless the service asks for more."""
 
 _EVENT_BYTES, _TRANSACTION_BYTES = 2**21, 2**28
 """Of an event of the change feed, and of all in a transaction."""
@@ -146,6 +146,7 @@ class Client(Transport):
         headers: Headers = {hdrs.ACCEPT: protocol.EVENT_STREAM, protocol.LAST_EVENT_ID: after}
         query = [("filter[type]", _joined(types))] if types else []
         while True:
+            pause = _PAUSE
             try:
                 async with aclosing(self.download("changes", headers, query)) as pieces:
                     async for position, changes in _transactions(pieces):
@@ -154,16 +155,20 @@ class Client(Transport):
             except RegistryError as error:
                 if not self._is_temporary(error):
                     raise
-            await asyncio.sleep(_PAUSE)
+                pause = max(pause, error.retry_after or 0)
+            await asyncio.sleep(pause)
 
     async def pages(self, path: str, query: Parameters) -> AsyncGenerator[Document]:
         """Yield the documents of all pages of a collection."""
         page = first = [*query, ("page[size]", str(protocol.LARGEST_PAGE))]
         while page:
             document, _ = await self.send(hdrs.METH_GET, path, params=page)
-            yield document
             cursor = member(document, "meta", "page", "after")
-            page = [*first, ("page[after]", str(cursor))] if cursor else []
+            following = [*first, ("page[after]", str(cursor))] if cursor else []
+            if not isinstance(member(document, "data"), list) or following == page:
+                raise RegistryError(f"not a registry: the response of /{path} is no page of one")
+            yield document
+            page = following
 
     async def _write(
         self, method: str, resource: Resource, fields: Document, prefer: str | None = None

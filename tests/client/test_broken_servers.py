@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, suppress
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -88,6 +89,11 @@ async def names(registry: Client) -> list[str]:
         ),
         ([response(b"<html>")], "not a registry: the response of / is no document"),
         ([response(ENTRY), response([])], "not a registry: the response of /persons"),
+        ([response(ENTRY), response({})], "not a registry: the response of /persons"),
+        (
+            [response(ENTRY)] + 2 * [response({"data": [], "meta": {"page": {"after": "a"}}})],
+            "not a registry: the response of /persons is no page of one",
+        ),
         ([response({"meta": {"collections": [1]}})], "not a registry"),
         (
             [response(ENTRY), response(b"", "Location: http://evil.example/", status=302)],
@@ -169,6 +175,21 @@ async def test_changes_of_another_kind_are_reported(
     _, registry = await serve(response(events, FEED))
     with pytest.raises(RegistryError, match=message):
         await anext(registry.changes())
+
+
+async def test_changes_are_followed_again_when_the_service_says(
+    serve: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("registry.client.registry_client._PAUSE", 0)
+    monkeypatch.setattr(transport, "_MAX_DELAY", 0)
+    event = b'id: 1\ndata: {"op": "remove", "ref": {"type": "person", "id": "1"}}\n\n'
+    script, registry = await serve(
+        response({}, "Retry-After: 1", status=503), response(event, FEED)
+    )
+    begun = monotonic()
+    assert (await anext(registry.changes())).op == "remove"
+    assert monotonic() - begun >= 1
+    assert len(script.requests) == 2
 
 
 NO_URLS = ("127.0.0.1:8080", "ftp://h/", "http://h/?a=1", "http://", "")

@@ -27,11 +27,11 @@ class Event:
 
 
 class Stream:
-    """The events of a response. position: the last id."""
+    """The events of a response. position: the last id. comments: how many it had."""
 
     def __init__(self, response: ClientResponse) -> None:
         self.response = response
-        self.position = ""
+        self.position, self.comments = "", 0
 
     async def next(self) -> Event:
         """Return the next event. Raises EOFError at the end."""
@@ -47,6 +47,7 @@ class Stream:
                     )
                     self.position = event.id or self.position
                     return event
+                self.comments += line.startswith(":")
                 if name:
                     fields[name] = value.removeprefix(" ")
         raise EOFError

@@ -18,6 +18,7 @@ from aiohttp import web
 from registry.access.principal import InvalidToken, KeysUnavailable
 from registry.jsonapi.changes import (
     BEGINNING,
+    COMMENT,
     Audience,
     encode_commit,
     encode_position,
@@ -42,9 +43,9 @@ _RETRY_SECONDS = 0.5
 _TICK_SECONDS = 0.75
 """Interval at which access tokens are verified and quiet connections found."""
 
-_QUIET_SECONDS = 15.0
-"""Time without an event after which the position is sent, which keeps proxies from closing the
-connection."""
+_COMMENT_SECONDS, _POSITION_SECONDS = 15.0, 60.0
+"""Time without anything sent after which a comment is; and time without an event after which the
+position is, so that it is kept when the client connects again."""
 
 _MAX_CHANGES = 10_000
 """Changes in memory, for followers that connect again or are slow."""
@@ -59,8 +60,8 @@ _log = logging.getLogger("registry")
 class _Follower:
     """A client that follows the feed.
 
-    after: it knows the changes up to this time. token: None if it needs none. sent_at: when
-    something was sent last. is_waiting: whether it has all changes.
+    after: it knows the changes up to this time. token: None if it needs none. sent_at, event_at:
+    when something, and an event, was sent last. is_waiting: whether it has all changes.
     """
 
     response: web.StreamResponse
@@ -69,14 +70,15 @@ class _Follower:
     after: ClusterTime
     token: str | None
     sent_at: float = field(default_factory=monotonic)
+    event_at: float = field(default_factory=monotonic)
     is_waiting: bool = False
     is_ended: bool = False
     wake_event: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def is_quiet(self) -> bool:
-        """Whether the position is to be sent."""
-        return monotonic() - self.sent_at >= _QUIET_SECONDS
+        """Whether a comment or the position is to be sent."""
+        return monotonic() - self.sent_at >= _COMMENT_SECONDS
 
     async def wait(self) -> None:
         """Wait until there may be something to do."""
@@ -291,10 +293,16 @@ class Followers:
             await feed.close()
 
     async def _send(self, follower: _Follower, events: bytes) -> None:
-        """Send events; the position if there have been none for some time."""
-        if events or follower.is_quiet:
-            await follower.response.write(events or self._position_event(follower.after))
-            follower.sent_at = monotonic()
+        """Send events; if there have been none for some time, the position or a comment."""
+        now = monotonic()
+        if not events and follower.is_quiet:
+            is_due = now - follower.event_at >= _POSITION_SECONDS
+            events = self._position_event(follower.after) if is_due else COMMENT
+        if events:
+            await follower.response.write(events)
+            follower.sent_at = now
+            if events is not COMMENT:
+                follower.event_at = now
 
     async def _encoded(self, batch: _Batch, audience: Audience) -> bytes:
         """Return the events of a batch; empty if the audience must not see anything of it."""

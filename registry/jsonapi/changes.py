@@ -172,6 +172,9 @@ AFTER, TYPES = "page[after]", "filter[type]"
 BEGINNING = b"retry: 2000\n\n"
 """Sent first: the milliseconds after which browsers connect again."""
 
+COMMENT = b":\n\n"
+"""Keeps proxies from closing a connection without changes."""
+
 
 @dataclass(frozen=True, slots=True)
 class ChangedRecord:

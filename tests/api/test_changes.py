@@ -521,11 +521,12 @@ async def test_a_follower_too_many_is_refused(serve: Serve) -> None:
         pass
 
 
-async def test_a_quiet_follower_gets_the_position(
+async def test_a_quiet_follower_gets_comments_and_the_position(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(followers, "_TICK_SECONDS", 0.02)
-    monkeypatch.setattr(followers, "_QUIET_SECONDS", 0.1)
+    monkeypatch.setattr(followers, "_COMMENT_SECONDS", 0.02)
+    monkeypatch.setattr(followers, "_POSITION_SECONDS", 0.1)
     async with following(api, "?filter[type]=person") as feed:
         await api.person()
         await feed.changes(1)
@@ -534,6 +535,7 @@ async def test_a_quiet_follower_gets_the_position(
         second = await feed.next()
     assert first.name == second.name == "position"
     assert first.data == {"position": first.id}
+    assert feed.comments > 1
     ada = await api.person()
     async with following(api, after=second.id) as feed:
         assert await feed.ids(1) == [ada]

@@ -39,6 +39,9 @@ def _is_indescribable(error: dict[str, Any]) -> bool:
     source: dict[str, str] = error.get("source", {})
     if "parameter" in source:
         return INDESCRIBABLE_PARAMETERS.fullmatch(source["parameter"]) is not None
+    # What exists and which values are taken depends on the state, with several errors too.
+    if error["status"] in {"404", "409"}:
+        return True
     # Positions come from responses; a key is for one request; a `lid` must be unique and refer to
     # an earlier operation; the length of a URL is limited.
     if error["code"] in {"invalid_position", "idempotency_key_reused"}:

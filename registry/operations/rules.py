@@ -129,7 +129,9 @@ class CounterIsAhead(Rule):
 
     async def repair(self, _: Sequence[Violation]) -> None:
         """Raise the counter to the greatest id, in one step with what services add to it."""
-        update = {"$max": {"seq": await greatest_id(self._records)}}
+        # It has no validator, and `$max` alone would keep text, as that is greater.
+        last = {"$convert": {"input": "$seq", "to": "long", "onError": 0, "onNull": 0}}
+        update = [{"$set": {"seq": {"$max": [last, await greatest_id(self._records)]}}}]
         await self._database.counters.update_one({ID: self._resource.type}, update, upsert=True)
 
 

@@ -73,6 +73,10 @@ BROKEN: Sequence[tuple[Break, *tuple[str, ...]]] = [
         "counters/computer: 0 is not an integer from 2 up, the greatest id",
     ),
     (
+        set_in("counters", "person", seq="4"),
+        "counters/person: '4' is not an integer from 3 up, the greatest id",
+    ),
+    (
         set_in("persons", 2, full_name="Somebody Else"),
         "persons/2: full_name does not follow from first_name, last_name",
     ),

@@ -50,6 +50,10 @@ position is, so that it is kept when the client connects again."""
 _MAX_CHANGES = 10_000
 """Changes in memory, for followers that connect again or are slow."""
 
+_MAX_PART = 2**16
+"""Bytes of events that are written at once. aiohttp copies them for each follower, so a whole batch
+would take a megabyte of each one that is slow; it waits for the client after so many."""
+
 _MAX_FOLLOWERS_PER_ITERATION = 50
 """Followers that send their events before the event loop serves others: about 1 ms."""
 
@@ -61,7 +65,8 @@ class _Follower:
     """A client that follows the feed.
 
     after: it knows the changes up to this time. token: None if it needs none. sent_at, event_at:
-    when something, and an event, was sent last. is_waiting: whether it has all changes.
+    when something, and an event, was sent last. is_waiting: whether it has all changes. next: the
+    number of the next batch; -1 while it gets earlier changes.
     """
 
     response: web.StreamResponse
@@ -69,6 +74,7 @@ class _Follower:
     audience: Audience
     after: ClusterTime
     token: str | None
+    next: int = -1
     sent_at: float = field(default_factory=monotonic)
     event_at: float = field(default_factory=monotonic)
     is_waiting: bool = False
@@ -255,21 +261,24 @@ class Followers:
             dropped = self._batches.popleft()
             self._size -= dropped.size
             self._start = dropped.commits[-1].time
+        for follower in list(self._followers):
+            if 0 <= follower.next < self._end - len(self._batches):
+                follower.end()  # it reads too slowly, and may connect again
         for audience in {one.audience for one in self._followers}:
             await self._encoded(batch, audience)
         await _wake(self._followers)
         await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _send_batches(self, follower: _Follower, slot: AsyncExitStack | None) -> None:
-        """Send what all share, until changes that it lacks are dropped; it may reconnect then."""
+        """Send what all share."""
         behind = sum(one.commits[-1].time > follower.after for one in self._batches)
-        number = self._end - behind  # of the next batch
+        follower.next = self._end - behind
         if slot:
             await slot.aclose()
-        while not follower.is_ended and self._end - number <= len(self._batches):
-            if number < self._end:
-                batch = self._batches[number - self._end]
-                number += 1
+        while not follower.is_ended:
+            if follower.next < self._end:
+                batch = self._batches[follower.next - self._end]
+                follower.next += 1
                 events = await self._encoded(batch.after(follower.after), follower.audience)
                 follower.after = max(follower.after, batch.commits[-1].time)
             elif follower.is_quiet:
@@ -299,7 +308,8 @@ class Followers:
             is_due = now - follower.event_at >= _POSITION_SECONDS
             events = self._position_event(follower.after) if is_due else COMMENT
         if events:
-            await follower.response.write(events)
+            for start in range(0, len(events), _MAX_PART):
+                await follower.response.write(memoryview(events)[start : start + _MAX_PART])
             follower.sent_at = now
             if events is not COMMENT:
                 follower.event_at = now

@@ -485,13 +485,19 @@ def number_of_followers(api: Api) -> int:
     return bulkhead._limit - bulkhead._free
 
 
-async def test_a_follower_that_does_not_read_is_cut_and_others_are_not(serve: Serve) -> None:
-    api = await serve(limits=replace(LIMITS, send_seconds=0.5))
+@pytest.mark.parametrize(("seconds", "changes"), [(0.5, 10_000), (60.0, 1_000)])
+async def test_a_follower_that_does_not_read_is_cut_and_others_are_not(
+    seconds: float, changes: int, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(followers, "_MAX_CHANGES", changes)
+    api = await serve(limits=replace(LIMITS, send_seconds=seconds))
     async with following(api) as reader, raw_follower(api) as silent:
         await receive_until(silent, b"event: position")
-        for _ in range(100):  # each fills a part of what the kernel buffers
-            await api.operate(*(add(new("computer", serial=f"{one:0250}")) for one in range(500)))
-            assert len(await reader.changes(500)) == 500
+        for _ in range(50):  # each fills a part of what the kernel buffers
+            await api.operate(*(add(new("computer", serial=f"{one:0250}")) for one in range(1_000)))
+            assert len(await reader.changes(1_000)) == 1_000
+            for follower in api.app[FOLLOWERS]._followers:
+                assert follower.transport.get_write_buffer_size() < 2 * followers._MAX_PART
             if number_of_followers(api) == 1:
                 break
         assert number_of_followers(api) == 1

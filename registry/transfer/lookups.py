@@ -102,7 +102,7 @@ class Lookups:
         """Return a key, the same for values that differ only in a case that is ignored."""
         addresses = self._addresses[type_name]
         chosen = [
-            value.casefold() if name in addresses and value else value
+            value.lower() if name in addresses and value else value
             for name in names
             for value in [values.get(name)]
         ]

@@ -198,6 +198,18 @@ async def test_letters_that_only_the_index_takes_as_equal_are_a_conflict(api: Ap
     assert len((await api.get("/persons")).data) == 1
 
 
+@pytest.mark.parametrize("headers", [{}, MERGE])
+async def test_letters_that_the_index_tells_apart_are_two_values(
+    api: Api, headers: Mapping[str, str]
+) -> None:
+    for name, sent in (("Ada", headers), ("Augusta", MERGE)):
+        named = [ADA | {"first_name": name, "email": f"stra{one}e@x.org"} for one in ("ß", "ss")]
+        response = await api.operate(*(add(new("person", **one)) for one in named), **sent)
+        assert [one["data"]["id"] for one in response.results] == ["1", "2"]
+    stored = (await api.get("/persons?fields[person]=first_name,last_name,email")).data
+    assert [one["attributes"] for one in stored] == named
+
+
 async def test_operations_bring_a_person_with_computers(api: Api, database: Database) -> None:
     """Again and again; what other values they had, and who had the computers, is replaced."""
     await api.person(email="grace@example.com")

@@ -148,6 +148,15 @@ async def test_email_addresses_match_in_any_case(
     assert await emails(api) == [stored]
 
 
+async def test_letters_that_differ_in_more_than_case_are_two_addresses(
+    api: Api, import_text: RunCommand
+) -> None:
+    await api.person("Ada", "King", email="STRASSE@X.ORG")
+    done = await import_text(f"{HEADER}A-1,straße@x.org,Ada,King\n")
+    assert done.output.startswith("created 1 person and 1 computer")
+    assert await emails(api) == ["STRASSE@X.ORG", "straße@x.org"]
+
+
 @pytest.mark.parametrize(
     ("sheet", "error", "stored"),
     [

@@ -24,7 +24,8 @@ def unique_key(attribute: Attribute, value: Any) -> Hashable:
     """
     if attribute.stored_type is decimal.Decimal:  # else of the driver's class
         return decimal.Decimal(str(value))
-    key: Hashable = value.casefold() if attribute.ignores_case else value
+    # By `casefold`, `ß` would equal `ss`, which the index tells apart.
+    key: Hashable = value.lower() if attribute.ignores_case else value
     return key
 
 

@@ -32,7 +32,7 @@ Parameters: TypeAlias = Sequence[tuple[str, str]]
 
 _TIMEOUT_SECONDS = 30
 _SILENCE_SECONDS = 45
-"""How long a stream may be silent: the change feed has an event every 15 s."""
+"""How long a stream may be silent: the change feed has a comment every 15 s."""
 
 DELAYS = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Seconds before a request is repeated: a service that restarts is back within them."""

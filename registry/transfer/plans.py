@@ -103,7 +103,7 @@ class Plan:
 
     def _reject_id(self, row: Row, mention: Mention) -> None:
         reason = f"no {mention.type} {mention.values[ID]} is stored: to import the data of another "
-        remedy = "registry, use --create, or --key with what it has"
+        remedy = "registry, use NDJSON with --create, or --key with what it has"
         row.reject(f"{mention.prefix}{ID}", f"{reason}{remedy}")
 
     def _target(self, row: Row, target: Mention, own: list[ResourceKey]) -> Document | None:

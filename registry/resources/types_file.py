@@ -7,9 +7,8 @@ import re
 import tomllib
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -155,18 +154,24 @@ def _parsed(text: str) -> Table:
 
 def _line_of(path: DeclarationPath, text: str) -> int | None:
     """Return the line on which valid TOML begins to declare a path, or its nearest parent."""
-    lines = text.split("\n")
-
-    def declares(number: int) -> bool:
-        """Whether the first lines do, with those on which their last statement continues."""
-        for end in range(number, min(number + _MAX_LINES, len(lines)) + 1):
-            with suppress(ValueError):
-                return _has(_parsed("\n".join(lines[:end])), path)
-        return True
-
     if path and not _has(_parsed(text), path):
         return _line_of(path[:-1], text)
-    return bisect_left(range(len(lines)), True, key=declares) if path else None
+    lines = text.split("\n")
+
+    @cache
+    def declares(end: int) -> bool | None:
+        """Whether the lines before this one do; None if their last statement is not complete."""
+        try:
+            return _has(_parsed("\n".join(lines[:end])), path)
+        except ValueError:
+            return None
+
+    def has_begun(number: int) -> bool:
+        """Whether the first lines do, with those on which their last statement continues."""
+        ends = range(number, min(number + _MAX_LINES, len(lines)) + 1)
+        return next((one for one in map(declares, ends) if one is not None), True)
+
+    return bisect_left(range(len(lines)), True, key=has_begun) if path else None
 
 
 def _has(tables: Any, path: DeclarationPath) -> bool:

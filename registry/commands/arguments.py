@@ -112,7 +112,8 @@ def open_client(url: str) -> Client:
 
 def failure_of(error: RegistryError) -> str:
     """Return why a request has failed, and what helps."""
-    return f"{error}{_REMEDIES.get(error.status or 0, '')}"
+    remedy = _REMEDIES.get(error.status or 0)
+    return f"{str(error).removesuffix('.')}{remedy}" if remedy else str(error)
 
 
 def add_file(parser: Parser, help_text: str) -> None:

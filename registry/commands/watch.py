@@ -75,8 +75,8 @@ def main(arguments: Sequence[str]) -> None:
     try:
         asyncio.run(_run(parsed))
     except (RegistryError, ReceiverGone) as error:
-        reason = failure_of(error) if isinstance(error, RegistryError) else error
-        note(f"registry: {reason}{_RESTART if isinstance(error, Gone) else ''}")
+        reason = failure_of(error) if isinstance(error, RegistryError) else str(error)
+        note(f"registry: {reason.removesuffix('.')}{_RESTART if isinstance(error, Gone) else ''}")
         sys.exit(_REFUSED_STATUS if isinstance(error, Gone | ReceiverGone) else 1)
     except StartError as error:
         fail(error)

@@ -335,7 +335,7 @@ async def test_a_missing_token_is_named(
     few = ("seed", "--url", url, "--persons", "1", "--computers", "1")
     refused = await run(*few)
     assert refused.status == 1
-    assert refused.errors[-1].endswith(": set the variable REGISTRY_TOKEN to a valid access token")
+    assert refused.errors[-1].endswith("`: set the variable REGISTRY_TOKEN to a valid access token")
     assert (
         "the token in REGISTRY_TOKEN lacks a scope"
         in ((await run(*few, REGISTRY_TOKEN=await grant("read"))).errors[-1])

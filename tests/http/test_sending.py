@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 
 import pytest
 from aiohttp import web
@@ -25,6 +25,11 @@ from tests.http.conftest import (
 
 BODY = bytes(50_000)
 SLOW_READER = "A client has not read a part of its response in 0.5 s"
+
+
+async def receive_all(opened: socket.socket) -> None:
+    while await asyncio.get_running_loop().sock_recv(opened, 100_000):
+        pass
 
 
 async def test_one_response_is_buffered_for_a_client_that_does_not_read(start: Start) -> None:
@@ -107,8 +112,7 @@ async def test_a_client_that_does_not_read_or_reads_too_slowly_is_cut(
                         if part:
                             await loop.sock_recv(opened, part)
                         await asyncio.sleep(SHORT_LIMITS.send_seconds / 5)
-            opened.setblocking(True)
             if not part:
                 with pytest.raises(ConnectionResetError):
-                    list(iter(partial(opened.recv, 100_000), b""))
+                    await asyncio.wait_for(receive_all(opened), SECONDS)
         assert SLOW_READER in caplog.text

@@ -139,7 +139,7 @@ async def watch(
 
 
 def _load(position_file: Path) -> str | None:
-    """Return the position, None if there is no file yet. Raises StartError, OSError."""
+    """Return the stored position, or None before the first. Raises StartError or OSError."""
     if not position_file.exists() and position_file.parent.is_dir():
         return None
     position = position_file.read_text(errors="replace").strip()

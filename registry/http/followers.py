@@ -44,8 +44,8 @@ _TICK_SECONDS = 0.75
 """Interval at which access tokens are verified and quiet connections found."""
 
 _COMMENT_SECONDS, _POSITION_SECONDS = 15.0, 60.0
-"""Time without anything sent after which a comment is; and time without an event after which the
-position is, so that it is kept when the client connects again."""
+"""Seconds without data after which a comment is sent; and without an event, after which the
+position is sent, from which the client continues when it reconnects."""
 
 _MAX_CHANGES = 10_000
 """Changes in memory, for followers that connect again or are slow."""

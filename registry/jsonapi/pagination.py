@@ -249,7 +249,7 @@ def parse_size(value: str, parameter: str, sizes: PageSizes) -> int:
 
 
 def page_links(page: Page, window: Window, url: str) -> dict[str, str | None]:
-    """Return the links of the page at a URL; null where there is no such page.
+    """Return the pagination links of the page at a URL; null for pages that do not exist.
 
     `last` is absent if the number of the last page is unknown.
     """

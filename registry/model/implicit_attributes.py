@@ -172,7 +172,7 @@ class PeriodBound(DateTime):
 
 
 class Moment(PeriodBound):
-    """The moment at which periods are in force. It is no attribute, only filters name it."""
+    """The moment at which periods are in force: not an attribute, only a name in filters."""
 
     operators = (Operator.EQ,)
 

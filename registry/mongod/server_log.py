@@ -55,7 +55,7 @@ class Log:
         return None
 
     def version_conflict(self) -> str | None:
-        """Return why mongod cannot open data of another version; None if that is no reason."""
+        """Return why mongod cannot open data of another version; None if it failed otherwise."""
         mongod = "0.0"
         for _, entry in self._lines():
             attributes = entry.get("attr", {})

@@ -182,7 +182,7 @@ class GroupCommit:
         outcomes: _Outcomes,
         transaction: Transaction,
     ) -> list[RequestOutcome]:
-        """Apply requests; return the outcome of each that need not wait, and add the others'."""
+        """Apply requests and return their outcomes; put what others wait for in `outcomes`."""
         unit = UnitOfWork(transaction, self._graph, self._counters)
         await unit.load(requests)
         applied: list[RequestOutcome] = []

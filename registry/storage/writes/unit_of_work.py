@@ -233,10 +233,10 @@ class UnitOfWork:
     def _apply_part(self, writes: Sequence[Write], ids: dict[int, int]) -> list[WriteResult]:
         """Apply writes, and go on after one that is refused, so that all errors are reported.
 
-        It ends before one that creates a resource for which there is no id, as an earlier write has
-        taken its match away; and before one that sets unique attributes of a resource once more, as
-        the database only compares the values that are stored. ids: by placeholder, those of
-        resources that merging creates; gets those that it updates.
+        Stops before a creation without an id, whose match an earlier write has taken away; and
+        before a write that sets unique attributes of a resource again, as the database only
+        compares stored values. ids: by placeholder, those of resources that merging creates; gets
+        those that it updates.
         """
         results: list[WriteResult] = []
         refusals = self._refusals = []

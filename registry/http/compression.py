@@ -70,7 +70,7 @@ class GzipWriter:
         self._response = response
         self._compressor = zlib.compressobj(_LEVEL, wbits=_GZIP_FORMAT)
 
-    async def write(self, piece: bytes) -> None:
+    async def write(self, piece: bytes | memoryview) -> None:
         """Write a piece completely: nothing of it waits for the next, which may take seconds."""
         await self._response.write(await _compressed(self._compressor, piece, zlib.Z_SYNC_FLUSH))
 
@@ -117,7 +117,7 @@ class StaticFiles:
         return web.Response(body=body, content_type=type_, headers=headers)
 
 
-async def _compressed(compressor: "zlib._Compress", piece: bytes, mode: int) -> bytes:
+async def _compressed(compressor: "zlib._Compress", piece: bytes | memoryview, mode: int) -> bytes:
     def compress() -> bytes:
         return compressor.compress(piece) + compressor.flush(mode)
 

@@ -16,6 +16,7 @@ from typing import cast
 from aiohttp import web
 
 from registry.access.principal import InvalidToken, KeysUnavailable
+from registry.http.responses import write_parts
 from registry.jsonapi.changes import (
     BEGINNING,
     COMMENT,
@@ -308,8 +309,7 @@ class Followers:
             is_due = now - follower.event_at >= _POSITION_SECONDS
             events = self._position_event(follower.after) if is_due else COMMENT
         if events:
-            for start in range(0, len(events), _MAX_PART):
-                await follower.response.write(memoryview(events)[start : start + _MAX_PART])
+            await write_parts(follower.response.write, events, _MAX_PART)
             follower.sent_at = now
             if events is not COMMENT:
                 follower.event_at = now

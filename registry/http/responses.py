@@ -1,7 +1,7 @@
 """Responses: the headers they all have, CORS, and documents that are sent in a single write."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
 from http import HTTPStatus
 from random import getrandbits
@@ -90,6 +90,14 @@ def common_headers(request_id: str) -> dict[str, str]:
     return {REQUEST_ID: request_id, hdrs.DATE: rfc822_formatted_time(), **_CONSTANT_HEADERS}
 
 
+async def write_parts(
+    write: Callable[[memoryview], Awaitable[None]], body: bytes, size: int
+) -> None:
+    """Write a body in parts of at most so many bytes, and wait after each for the client."""
+    for start in range(0, len(body), size):
+        await write(memoryview(body)[start : start + size])
+
+
 class NoResponse(web.StreamResponse):
     """Ends a request whose connection is closed: it sends nothing."""
 
@@ -137,10 +145,9 @@ class DocumentResponse(web.StreamResponse):
             f"Date: {rfc822_formatted_time()}\r\n\r\n"
         )
         await writer.write(head.encode() + body[:MAX_WRITE])
-        # With TLS, only a further write finds out that the client does not read.
-        for start in range(MAX_WRITE, len(body), MAX_WRITE):
-            await writer.drain()
-            await writer.write(body[start : start + MAX_WRITE])
+        if len(body) > MAX_WRITE:
+            await write_parts(writer.write, body[MAX_WRITE:], MAX_WRITE)
+        # aiohttp waits for the client only after 64 KiB.
         await writer.drain()
         return writer
 

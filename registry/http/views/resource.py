@@ -11,7 +11,7 @@ from registry.compound import CompoundStream, resolve
 from registry.csv_format import CsvTable
 from registry.http.compression import MIN_BYTES, GzipWriter, compresses
 from registry.http.request_headers import is_current, read_preferences
-from registry.http.responses import MAX_WRITE, DocumentResponse
+from registry.http.responses import MAX_WRITE, DocumentResponse, write_parts
 from registry.http.views.document_view import ResourceView
 from registry.jsonapi.authorization import required_by_change, required_by_query
 from registry.jsonapi.changes import NEW, Verb, Write
@@ -175,9 +175,9 @@ async def _stream(
     await response.prepare(request)
     if request.method == hdrs.METH_HEAD:
         return response
-    await _write_parts(writer, beginning)
+    await write_parts(writer.write, beginning, MAX_WRITE)
     async for piece in pieces:
-        await _write_parts(writer, piece)
+        await write_parts(writer.write, piece, MAX_WRITE)
     await writer.write_eof()
     return response
 
@@ -220,11 +220,6 @@ async def _table_pieces(
         yield prefix + await offload(encode, size=size, limit=LARGE_PART)
         prefix = b""
     yield prefix
-
-
-async def _write_parts(writer: web.StreamResponse | GzipWriter, piece: bytes) -> None:
-    for start in range(0, len(piece), MAX_WRITE):
-        await writer.write(piece[start : start + MAX_WRITE])
 
 
 async def _first_bytes(pieces: AsyncIterator[bytes], least: int) -> bytes:

@@ -44,24 +44,21 @@ _log = logging.getLogger("registry")
 class Connection(web.RequestHandler):
     """Adds time limits, and error documents where a request does not reach the application.
 
-    A connection that its client has half-closed, or whose server stops, ends only after the
-    responses to all requests that have arrived on it. recorder: records requests at their end.
-    started, body: of the request that was taken last. closes_with_client: whether the response has
-    no end, so that the client has left when it half-closes the connection.
+    A connection whose server stops ends only after the responses to all requests that have arrived
+    on it. recorder: records requests at their end. started, body: of the request that was taken
+    last.
     """
 
     __slots__ = (
         "_body_bytes",
-        "_fields_bytes",
-        "_half_closed",
+        "_head_bytes",
         "_head_timer",
         "_idle_timer",
+        "_is_stopping",
         "_limits",
         "_recorder",
         "_send_timer",
         "body",
-        "closes_with_client",
-        "is_ending",
         "started",
     )
 
@@ -81,15 +78,13 @@ class Connection(web.RequestHandler):
         self._recorder = recorder
         self.started = 0.0  # 0 if there is no request in progress
         self.body: StreamReader = EMPTY_PAYLOAD
-        self._body_bytes = 0  # what had arrived of a body when fields were counted last
-        self._fields_bytes: int | None = None  # since then; None before the end of the target
+        self._body_bytes = 0  # what had arrived of a body when a head was counted last
+        self._head_bytes = 0  # since then
         self._head_timer: asyncio.TimerHandle | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
         self._send_timer: asyncio.TimerHandle | None = None
         self._max_msg_queue_size, self._msg_queue_resume_size = _MAX_WAITING, 0
-        self._half_closed = False  # by the client
-        self.is_ending = False  # to be closed after its last response
-        self.closes_with_client = False
+        self._is_stopping = False
 
     @property
     def is_idle(self) -> bool:
@@ -98,17 +93,13 @@ class Connection(web.RequestHandler):
 
     @property
     def closes_next(self) -> bool:
-        """Whether to close an ending connection after the response to the request taken last."""
-        # No response is due to a request that its client has not finished before it half-closed.
-        return not self._messages or (self._half_closed and not self._messages[0][1].is_eof())
+        """Whether to close the connection after the response to the request taken last."""
+        return self._is_stopping and not self._messages
 
     def stop(self) -> None:
         """Close the connection after its last response, or if no request arrives in time."""
-        self.is_ending = True
-        if self._half_closed and self.is_idle:
-            self.force_close()  # no further request can arrive
-        else:
-            self._close_when_idle()
+        self._is_stopping = True
+        self._close_when_idle()
 
     def abort(self) -> None:
         """Reset the connection, so that the client does not take a partial response for a whole."""
@@ -139,8 +130,7 @@ class Connection(web.RequestHandler):
         super().resume_writing()
         if self._send_timer is not None:
             self._send_timer.cancel()
-        is_paused = self._reading_paused or self._buffer_paused or self._half_closed
-        if self.transport is not None and not is_paused:
+        if self.transport is not None and not (self._reading_paused or self._buffer_paused):
             self.transport.resume_reading()
 
     def data_received(self, data: bytes) -> None:
@@ -151,26 +141,9 @@ class Connection(web.RequestHandler):
             piece, before = data[start : start + _MAX_PIECE], self._request_count
             super().data_received(piece)
             if self._request_count == before:
-                self._limit_head(piece)
+                self._limit_head(len(piece))
             else:
                 self._end_head()
-
-    def eof_received(self) -> bool:  # type: ignore[override] # aiohttp closes the connection
-        """Keep the connection open while responses are due: its client may have half-closed it.
-
-        RFC 9112, 9.6. Whether it has closed it as a whole shows only when a response is sent. No
-        response is due to a request that has not arrived as a whole. The event loop cannot send
-        anything on a TLS connection that its client has closed.
-        """
-        request = self._current_request
-        is_incomplete = request is not None and not request.content.is_eof()
-        has_request = self.started or self._messages
-        if not has_request or is_incomplete or self.ssl_context is not None:
-            return False
-        if self.closes_with_client:
-            return False
-        self._half_closed = self.is_ending = True
-        return True
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """End the request in progress, if there is one."""
@@ -188,8 +161,8 @@ class Connection(web.RequestHandler):
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
         """Send the response, or the rest of it; the last one says that the connection closes."""
-        if self.is_ending and self.closes_next:
-            if self._half_closed or not resp.prepared:
+        if self.closes_next:
+            if not resp.prepared:
                 resp.force_close()
             else:  # the client does not know yet, and may send another request
                 self._close_when_idle()
@@ -199,7 +172,7 @@ class Connection(web.RequestHandler):
             self.record(request, None)
             raise
         self.record(request, None if is_lost else response)
-        if self._parser is None and not (self._messages or self._half_closed or is_lost):
+        if self._parser is None and not (self._messages or is_lost):
             # The client reads the response only if the connection stays open while it still sends.
             await asyncio.sleep(self._limits.linger_seconds)
         return response, is_lost
@@ -227,7 +200,7 @@ class Connection(web.RequestHandler):
 
     def _end_head(self) -> None:
         """End the limits of a head, as a request has arrived."""
-        self._fields_bytes, self._body_bytes = None, self._messages[-1][1].total_bytes
+        self._head_bytes, self._body_bytes = 0, self._messages[-1][1].total_bytes
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
@@ -238,29 +211,24 @@ class Connection(web.RequestHandler):
         if is_broken and request is not None and not request.content.is_eof():
             request.content.set_exception(web.RequestPayloadError())
 
-    def _limit_head(self, piece: bytes) -> None:
+    def _limit_head(self, size: int) -> None:
         """Limit the size and the time of a head that may be arriving.
 
         aiohttp limits each field and their number, which allows a head of 1 MB, and an incomplete
         head takes twice its size in memory. Trailers of a body are counted too.
         """
-        seconds = self._limits.arrival_seconds
+        limits = self._limits
         if self._head_timer is None and self._awaits_head:
-            timeout = RequestTimeout("head", seconds)
+            timeout = RequestTimeout("head", limits.arrival_seconds)
             loop = asyncio.get_running_loop()
-            self._head_timer = loop.call_later(seconds, self._refuse, timeout)
+            self._head_timer = loop.call_later(limits.arrival_seconds, self._refuse, timeout)
         body = self._messages[-1][1] if self._messages else self.body
         if body.total_bytes != self._body_bytes:  # it is not a head that is arriving
-            self._fields_bytes, self._body_bytes = None, body.total_bytes
+            self._head_bytes, self._body_bytes = 0, body.total_bytes
             return
-        if self._fields_bytes is None:
-            # Empty lines, of two bytes, may precede a request (RFC 9112, 2.2).
-            start = piece.find(b"\n", 2) + 1
-            self._fields_bytes = len(piece) - start if start else None
-        else:
-            self._fields_bytes += len(piece)
-        if (self._fields_bytes or 0) > self._limits.fields_bytes:
-            self._refuse(HeaderFieldsTooLarge(self._limits.fields_bytes))
+        self._head_bytes += size
+        if self._head_bytes > limits.target_bytes + limits.fields_bytes:
+            self._refuse(HeaderFieldsTooLarge(limits.fields_bytes))
 
     def _refuse(self, error: ApiError) -> None:
         """Respond to a head that is not complete, after the requests before it."""

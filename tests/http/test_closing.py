@@ -21,7 +21,6 @@ from tests.http.conftest import (
     Gate,
     Start,
     endless,
-    eventually,
     read_all,
 )
 
@@ -77,36 +76,11 @@ def stop(client: Client) -> asyncio.Task[None]:
     return asyncio.create_task(client.server.close())
 
 
-@pytest.mark.parametrize(("handle", "end"), [(Gate.handle, b"GET"), (Gate.stream, b"0\r\n\r\n")])
-async def test_a_half_closed_connection_gets_its_response_and_nothing_else(
-    begin: Begin, handle: Handle, end: bytes
-) -> None:
-    gate, _, reader, writer = await begin(handle)
+async def test_a_client_that_half_closes_its_connection_ends_its_request(begin: Begin) -> None:
+    _, client, reader, writer = await begin(limits=LONG_LIMITS)
     writer.write_eof()
-    await asyncio.sleep(0.6)
-    gate.open()
-    received = await read_all(reader)
-    assert received.startswith(b"HTTP/1.1 200 OK\r\n")
-    assert (CLOSE in received) is (handle is Gate.handle)
-    assert received.endswith(end)
-
-
-async def test_a_half_closed_connection_gets_all_responses(start: Start, connect: Connect) -> None:
-    reader, writer = await connect(await start(echo))
-    writer.write(3 * (POST + b"body"))
-    writer.write_eof()
-    assert (await read_all(reader)).count(b"HTTP/1.1 200 OK\r\n") == 3
-
-
-@pytest.mark.parametrize("before", [b"", POST + b"body"])
-@pytest.mark.parametrize("part", [b"", b"GET / HT", POST + b"bo"])
-async def test_a_request_that_is_half_closed_before_its_end_gets_no_response(
-    before: bytes, part: bytes, start: Start, connect: Connect
-) -> None:
-    reader, writer = await connect(await start(echo))
-    writer.write(before + part)
-    writer.write_eof()
-    assert (await read_all(reader)).count(b"HTTP/1.1 ") == bool(before)
+    assert await read_all(reader) == b""
+    await asyncio.wait_for(stop(client), SECONDS)
 
 
 @pytest.mark.parametrize("number", [1, 3])
@@ -141,20 +115,6 @@ async def test_a_connection_that_is_closed_at_once_is_not_kept(start: Start) -> 
     with socket.create_connection(("127.0.0.1", client.port)):
         pass
     await asyncio.wait_for(stop(client), SECONDS)
-
-
-async def test_the_end_of_a_closed_connection_is_noticed_with_its_response(begin: Begin) -> None:
-    """Until the service writes, it is indistinguishable from one that is half-closed."""
-    requests: list[web.Request] = []
-
-    async def handle(gate: Gate, request: web.Request) -> web.StreamResponse:
-        requests.append(request)
-        return await gate.handle(request)
-
-    gate, _, _, writer = await begin(handle)
-    writer.close()
-    gate.open()
-    await eventually(lambda: requests[0].transport is None)
 
 
 async def test_an_idle_connection_gets_a_response_in_a_stop(start: Start, connect: Connect) -> None:

@@ -54,7 +54,7 @@ async def test_fields_up_to_the_limit_are_accepted_besides_a_long_target(start: 
 @pytest.mark.parametrize("before", [b"", b"\r\n", GET + b"\r\n"], ids=["", "line", "request"])
 async def test_fields_beyond_the_limit_get_431_at_once(start: Start, before: bytes) -> None:
     client = await start(respond, LIMITS)
-    received = await exchange(client, before + GET, fields(2**16), fields(2**14))
+    received = await exchange(client, before + GET, MOST[:100_000], MOST[100_000:200_000])
     *answered, refused = status_lines(received)
     assert answered == [b"HTTP/1.1 200 OK"] * before.count(b"GET")
     assert refused == b"HTTP/1.0 431 Request Header Fields Too Large"
@@ -79,23 +79,13 @@ async def test_a_client_that_goes_on_sending_a_head_reads_why_it_is_refused(star
     """Closed at once, the connection would be reset, and the response lost."""
     client = await start(respond, replace(LIMITS, linger_seconds=2.0))
     reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
-    writer.write(GET + MOST[:70_000])
+    writer.write(GET + MOST[:200_000])
     await asyncio.sleep(0.1)
-    writer.write(MOST * 4)
+    writer.write(MOST[200_000:])
     received = await asyncio.wait_for(reader.read(), SECONDS)
     writer.close()
     assert status_lines(received) == [b"HTTP/1.0 431 Request Header Fields Too Large"]
     assert received.endswith(b'"version":"1.0"}}')
-
-
-async def test_a_client_that_half_closes_reads_why_its_head_is_refused(start: Start) -> None:
-    client = await start(respond, replace(LIMITS, linger_seconds=SECONDS))
-    reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
-    writer.write(GET + fields(2**16) + fields(2**14))
-    writer.write_eof()
-    received = await asyncio.wait_for(reader.read(), SECONDS / 2)
-    writer.close()
-    assert status_lines(received) == [b"HTTP/1.0 431 Request Header Fields Too Large"]
 
 
 @pytest.mark.slow

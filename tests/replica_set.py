@@ -239,7 +239,7 @@ async def _wait_for(condition: Callable[[], Awaitable[bool]]) -> None:
 
 
 @contextmanager
-def three_members(program: str, home: Path, ports: Sequence[int]) -> Iterator[ReplicaSet]:
+def replica_set_on(ports: Sequence[int], program: str, home: Path) -> Iterator[ReplicaSet]:
     """Start a mongod on each port, with data in a new directory each."""
     with ExitStack() as stack:
         processes = Processes()

@@ -14,7 +14,7 @@ from tests.access.provider import AUDIENCE, Keys, Provider, generated, running_p
 
 
 class Clock:
-    """The time that the reading of keys sees; it does not pass by itself."""
+    """A monotonic clock that only the test moves."""
 
     def __init__(self) -> None:
         self.seconds = 0.0

@@ -16,7 +16,7 @@ from registry.resources.types_file import TypesFile, digest_of_types
 from registry.settings import Settings
 from registry.storage.text_blocks import BLOCK_SIZE
 from tests.conftest import Serve
-from tests.support import Api, Database
+from tests.support import Api, Database, new, to_one
 
 Restart = Callable[[str], Awaitable[Api]]
 
@@ -75,21 +75,20 @@ async def test_stored_records_get_the_defaults_of_new_attributes(
     assert (await database.computers.find_one({}))["version"] == version  # type: ignore[index]
     shown = {"note": "$none", "cores": 4, "price": "12.50", "leased": False, "status": "ready"}
     shown |= {"seen": "2026-01-31T12:00:00.000Z"}
-    new = await api.computer("B")
+    added = await api.computer("B")
     assert await attributes(api) == [{"serial": serial} | shown for serial in "AB"]
     for name, value in shown.items():
         text = str(value).lower() if value is False else value
-        assert (await api.get(f"/computers?filter[{name}]={text}")).ids == [old, new], name
-    assert (await api.get("/computers?sort=-status,-id")).ids == [new, old]
+        assert (await api.get(f"/computers?filter[{name}]={text}")).ids == [old, added], name
+    assert (await api.get("/computers?sort=-status,-id")).ids == [added, old]
     assert await violations(api, database) == []
 
 
-async def test_a_search_finds_texts_that_were_stored_without_the_search_knowing_them(
+async def test_a_search_finds_texts_stored_before_it_knew_their_attribute(
     restart: Restart, database: Database
 ) -> None:
     api = await restart('[computer]\nmodel = "text"')
-    data = {"type": "computer", "attributes": {"serial": "A", "model": "ThinkPad"}}
-    await api.post("/computers", data)
+    await api.create(new("computer", serial="A", model="ThinkPad"))
     more = {"created_at": "2026-01-01T00:00:00.000Z", "updated_at": "2026-01-01T00:00:00.000Z"}
     await database.computers.insert_many(
         {"_id": id_, "serial": f"S{id_}", **more} for id_ in range(2, BLOCK_SIZE + 1)
@@ -133,18 +132,15 @@ async def test_what_is_removed_is_hidden_and_comes_back(
     own = '[computer]\nmodel = "text"\ntag = {type = "text", unique = true}\n' + PHONES
     api = await restart(own)
     ada = await api.person()
-    sent = {"serial": "A", "model": "T14", "tag": "IT-1"}
-    await api.post("/computers", {"type": "computer", "attributes": sent})
-    phone = {"type": "phone", "attributes": {"number": "1"}}
-    await api.post("/phones", phone)
+    await api.create(new("computer", serial="A", model="T14", tag="IT-1"))
+    await api.create(new("phone", number="1"))
     await api.set_computers(ada, "1")
     api = await restart("")
     assert await attributes(api) == [{"serial": "A"}]
     assert (await api.get("/phones")).status == 404
     indexes = await database.computers.index_information()
     assert not any("model" in name or "tag" in name for name in indexes)
-    changed = {"type": "computer", "id": "1", "attributes": {"serial": "B"}}
-    assert (await api.patch("/computers/1", changed)).status == 200
+    assert (await api.patch("/computers/1", new("computer", serial="B"))).status == 200
     await api.computer("C")
     api = await restart(own + 'private = {type = "boolean", default = false}')
     assert await attributes(api) == [
@@ -160,10 +156,8 @@ async def test_links_to_what_was_deleted_while_they_were_hidden_are_removed(
 ) -> None:
     api = await restart(PHONES)
     people = [await api.person(), await api.person("Ada")]
-    for number, owner in enumerate(people):
-        owned = {"owner": {"data": {"type": "person", "id": owner}}}
-        data = {"type": "phone", "attributes": {"number": str(number)}, "relationships": owned}
-        assert (await api.post("/phones", data)).status == 201
+    for owner in people:
+        await api.create(new("phone", {"owner": to_one(owner)}, number="1"))
     api = await restart("")
     assert (await api.request("DELETE", f"/persons/{people[0]}")).status == 204
     api = await restart(PHONES)
@@ -187,8 +181,6 @@ SAME = '[computer]\ny = "text"\n'
             "computer.x does not fit the stored values of 1 computer (ids 2): x is",
         ),
         (TWO, '[computer]\nx = {enum = ["b"]}', "of 1 computer (ids 2): Not one of b;"),
-        (TWO, '[computer]\nx = "date"', "(ids 2): Not a date such as"),
-        (TWO, '[computer]\nx = "email"', "(ids 2): Not a valid e-mail address"),
         (
             TWO,
             '[computer]\nx = {type = "text", required = true}',
@@ -197,15 +189,9 @@ SAME = '[computer]\ny = "text"\n'
         (PHONES, PHONES.replace('"person"', '"computer"'), "(ids 1): it leads to a person"),
         (PHONES, PHONES.replace(LINK, '"integer"'), "(ids 1): it leads to a person"),
         ('[computer]\nx = "integer"', f"[computer]\nx = {LINK}", "(ids 2): it is not a link"),
-        (
-            PHONES,
-            PHONES.replace('"phones"', '"mobiles"', 1),
-            "the collection of phone is phones, which has records",
-        ),
-        (
-            PHONES,
-            PHONES.replace("[phone]", "[mobile]"),
-            "the collection of phone is phones, which has records",
+        *(
+            (PHONES, PHONES.replace(*names, 1), "the collection of phone is phones, which has")
+            for names in (('"phones"', '"mobiles"'), ("[phone]", "[mobile]"))
         ),
         (
             SAME,
@@ -218,18 +204,14 @@ async def test_what_does_not_fit_is_refused_and_nothing_changes(
     before: str, after: str, reason: str, restart: Restart, database: Database
 ) -> None:
     api = await restart(before)
-    person = await api.person()
-    owner = {"owner": {"data": {"type": "person", "id": person}}}
-    phone = {"type": "phone", "attributes": {"number": "1"}, "relationships": owner}
-    await api.post("/phones", phone)
+    owner = {"owner": to_one(await api.person())}
+    await api.post("/phones", new("phone", owner, number="1"))
     value = 5 if "integer" in before else "a"
     for number in range(8):
         own: dict[str, object] = {"y": "a"} if before == SAME else {}
         if number == 1 and "x =" in before:
             own = {"x": value}
-        data = {"serial": str(number)} | own
-        response = await api.post("/computers", {"type": "computer", "attributes": data})
-        assert response.status == 201
+        await api.create(new("computer", serial=str(number), **own))
     stored = await database.computers.find().to_list(None)
     with pytest.raises(StartError) as raised:
         await restart(after)
@@ -243,9 +225,7 @@ async def test_what_does_not_fit_is_refused_and_nothing_changes(
 @pytest.mark.parametrize("other", [LINK.replace("person", "computer"), '"integer"'])
 async def test_a_history_refuses_another_target(other: str, restart: Restart) -> None:
     api = await restart(PHONES)
-    owner = {"data": {"type": "person", "id": await api.person()}}
-    data = {"type": "phone", "attributes": {"number": "1"}, "relationships": {"owner": owner}}
-    await api.post("/phones", data)
+    await api.create(new("phone", {"owner": to_one(await api.person())}, number="1"))
     assert (await api.request("DELETE", "/phones/1")).status == 204
     with pytest.raises(StartError) as raised:
         await restart(PHONES.replace(LINK, other))

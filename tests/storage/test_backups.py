@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bson import decode_all, encode
+from bson import encode
 from bson.codec_options import CodecOptions
 from bson.raw_bson import RawBSONDocument
 from hypothesis import given
@@ -38,6 +38,9 @@ Content = dict[str, list[bytes]]
 
 HEADER, END = encode({"format": 2, "time": "2026-01-01T00:00:00Z"}), encode({})
 NAME, DOCUMENT = encode({"collection": "a"}), encode({"_id": 1})
+
+GZIP_HEADER = 10
+"""Bytes, among them a time, that the checksum of gzip does not cover."""
 
 
 @pytest.fixture
@@ -71,19 +74,11 @@ def files_in(directory: Path) -> list[Path]:
     return list(directory.iterdir())
 
 
-async def has_files(directory: Path) -> bool:
-    return files_in(directory) != []
-
-
-def read(path: Path) -> bytes:
-    return path.read_bytes()
-
-
 def permissions(path: Path) -> int:
     return path.stat().st_mode & 0o777
 
 
-def write(path: Path, content: bytes | bytearray) -> None:
+def write(path: Path, content: bytes) -> None:
     path.write_bytes(content)
 
 
@@ -161,41 +156,23 @@ async def test_an_interrupted_backup_leaves_no_file(
 ) -> None:
     await database["a"].insert_many({"_id": n, "text": os.urandom(100)} for n in range(50_000))
     running = asyncio.create_task(back_up_to(database, path))
-    assert await eventually(partial(has_files, tmp_path))
+    assert await eventually(partial(files_in, tmp_path))
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
     assert files_in(tmp_path) == []
 
 
-def changed(position: float, content: bytes) -> bytes:
-    """Return a backup with a changed byte. position: below 1, a part of its length."""
-    index = int(position * len(content)) if 0 < position < 1 else int(position)
-    damaged = bytearray(content)
-    damaged[index] ^= 1
-    return bytes(damaged)
-
-
-def truncated(length: int, content: bytes) -> bytes:
-    return content[:length]
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        *(partial(changed, position) for position in (0, 0.25, 0.5, 0.9, -10, -1)),
-        *(partial(truncated, length) for length in (0, 1, 70, -1)),
-    ],
-    ids=lambda damage: f"{damage.func.__name__} {damage.args}",
-)
-async def test_a_damaged_backup_is_refused(
-    other: Database, backup: Path, damage: Callable[[bytes], bytes]
-) -> None:
-    write(backup, damage(read(backup)))
-
-    with pytest.raises(BackupError, match="it is damaged or incomplete"):
-        await restore_file(other, backup)
-    assert await other.list_collection_names() == []
+def test_a_damaged_backup_is_refused() -> None:
+    whole = compress(HEADER + NAME + DOCUMENT + END + END)
+    truncated = [whole[:length] for length in range(len(whole))]
+    changed = [
+        bytes((*whole[:place], whole[place] ^ 1, *whole[place + 1 :]))
+        for place in range(GZIP_HEADER, len(whole))
+    ]
+    for damaged in (*truncated, *changed):
+        with pytest.raises(BackupError, match="it is damaged or incomplete"):
+            Backup(BytesIO(damaged))
 
 
 async def test_the_database_of_a_service_that_has_stored_nothing_is_empty(
@@ -270,17 +247,6 @@ async def test_a_service_refuses_a_database_that_is_partly_restored(
     await restore_file(other, path)
     assert await other["a"].count_documents({}) == 30_000
     await serve(settings=Settings(mongodb_uri=mongodb_uri, database=other.name))
-
-
-@pytest.mark.usefixtures("_new_database")
-async def test_a_backup_is_a_compressed_sequence_of_bson_documents(
-    database: Database, path: Path
-) -> None:
-    await database["a"].insert_one({"_id": 1})
-    await back_up_to(database, path)
-    with GzipFile(path) as file:
-        _, *documents = decode_all(file.read())
-    assert documents == [{"collection": "a"}, {"_id": 1}, {}, {}]
 
 
 def checked(content: bytes) -> Backup:

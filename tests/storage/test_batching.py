@@ -88,9 +88,8 @@ async def test_an_error_of_a_batch_is_raised_to_its_callers_only() -> None:
 
 
 async def test_an_error_of_one_key_is_raised_to_its_caller_only() -> None:
-    batches = HeldBatches()
+    batches, batcher = held(9)
     batches.released.set()
-    batcher = Batcher(batches.load, name="test", limits=BatchLimits(9))
     first, second, third = await load(batcher, 1, -2, 3)
     assert [await first, await third] == [10, 30]
     with pytest.raises(ValueError, match="-2"):

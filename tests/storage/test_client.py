@@ -8,7 +8,6 @@ from dataclasses import replace
 import motor.frameworks.asyncio
 import pytest
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from pymongo.client_options import ClientOptions
 from pymongo.read_preferences import ReadPreference
@@ -36,9 +35,7 @@ async def start_error(uri: str) -> str:
     return message
 
 
-async def test_the_uri_cannot_change_the_options_of_the_service(
-    settings: Settings,
-) -> None:
+async def test_the_uri_cannot_change_the_options_of_the_service(settings: Settings) -> None:
     uri = f"{settings.mongodb_uri}&w=0&journal=false&readPreference=secondary&tz_aware=true"
     async with connect(replace(settings, mongodb_uri=uri), GRAPH) as database:
         assert database.name == settings.database
@@ -53,12 +50,7 @@ async def test_the_uri_cannot_change_the_options_of_the_service(
         ("postgres://secret@db", "not a URI such as mongodb://"),
         ("mongodb://", "not a URI such as mongodb://"),
         ("mongodb://me:sec@ret@db", "percent-encoded"),
-        ("mongodb://me:sec/ret@db", "percent-encoded"),
-        ("mongodb://me:1/ret@db/", "percent-encoded"),
-        ("mongodb://me:1/ret@db", "percent-encoded"),
         ("mongodb+srv://me:1/sec?ret@db", "percent-encoded"),
-        ("mongodb://me:1?ret=sec@db", "percent-encoded"),
-        ("mongodb://me:s,ec%ret/x@db", "percent-encoded"),
         ("mongodb://me:1/sec:ret", "percent-encoded"),
         ("mongodb://me:sec%ret@db", "must be escaped"),
         ("mongodb://db/?tls=true&tlsCertificateKeyFilePassword=sec&ret=1", "one of its options"),
@@ -91,7 +83,6 @@ SECRET = st.text(st.sampled_from(":/?#[]@%!$&'();*+,=\"\\ \n.1ü"), max_size=4).
     missing=st.integers(0, 80),
     option=st.one_of(st.just(""), SECRET.map("/?tlsCertificateKeyFilePassword={}".format)),
 )
-@hypothesis_settings(deadline=None)
 def test_no_uri_reveals_its_secrets(
     scheme: str, user: str, password: str, rest: str, option: str, missing: int
 ) -> None:

@@ -7,10 +7,7 @@ from typing import Any
 import pytest
 from pymongo.errors import OperationFailure, ServerSelectionTimeoutError
 
-from registry.storage.mongo.read_commands import (
-    ReadCommands,
-    find_command,
-)
+from registry.storage.mongo.read_commands import ReadCommands, find_command
 from tests.mongods import client_of
 from tests.proxy import Effect, Proxy
 from tests.support import CommandLog, Database, open_cursors
@@ -43,15 +40,13 @@ async def test_records_beyond_the_first_reply_are_found_and_no_cursor_stays_open
 @pytest.mark.parametrize("verb", ["hello", "find"])
 @pytest.mark.parametrize("effect", [Effect.REQUEST_LOST, Effect.REPLY_LOST])
 async def test_a_query_is_sent_again_if_its_connection_is_lost(
-    numbered: Database, mongodb_uri: str, effect: Effect, verb: str
+    numbered: Database, proxy: Proxy, effect: Effect, verb: str
 ) -> None:
-    with Proxy(mongodb_uri).running() as proxy:
-        async with client_of(proxy.uri) as client:
-            await client.admin.command("ping")  # the driver sends `hello` before
-            proxy.verb, proxy.effect, proxy.once = verb, effect, True
-            records, _ = await ReadCommands(client[numbered.name]).run(
-                find_command("computers", QUERY, ID)
-            )
+    async with client_of(proxy.uri) as client:
+        await client.admin.command("ping")  # the driver sends `hello` before
+        proxy.verb, proxy.effect, proxy.once = verb, effect, True
+        commands = ReadCommands(client[numbered.name])
+        records, _ = await commands.run(find_command("computers", QUERY, ID))
     assert proxy.affected
     assert len(records) == COUNT - 2
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from registry.storage.reads import id_index
 from registry.storage.reads.id_index import IdIndex, IdSnapshot
 from tests.mongods import client_of, program_of
 from tests.proxy import Effect, Proxy
-from tests.replica_set import Member, Processes, ReplicaSet
+from tests.replica_set import replica_set_on
 from tests.support import CommandLog, Database, open_cursors
 
 pytestmark = pytest.mark.usefixtures("_new_database")
@@ -180,17 +180,16 @@ async def test_a_cursor_that_the_server_has_closed_is_opened_again(
 
 @pytest.mark.parametrize("effect", [Effect.REQUEST_LOST, Effect.REPLY_LOST])
 async def test_changes_whose_reply_is_lost_are_read_again(
-    stored: Database, mongodb_uri: str, effect: Effect
+    stored: Database, proxy: Proxy, effect: Effect
 ) -> None:
-    with Proxy(mongodb_uri).running() as proxy:
-        proxy.verb, proxy.once = "getMore", True
-        async with client_of(proxy.uri) as client:
-            index = IdIndex(ReadCommands(client[stored.name]), "computers")
-            await check(index, stored)
-            proxy.effect = effect
-            await stored.computers.delete_many({"_id": {"$lt": 10}})
-            await check(index, stored)
-            await index.close()
+    proxy.verb, proxy.once = "getMore", True
+    async with client_of(proxy.uri) as client:
+        index = IdIndex(ReadCommands(client[stored.name]), "computers")
+        await check(index, stored)
+        proxy.effect = effect
+        await stored.computers.delete_many({"_id": {"$lt": 10}})
+        await check(index, stored)
+        await index.close()
     assert proxy.affected
 
 
@@ -231,14 +230,10 @@ async def test_no_cursor_stays_open_after_closing(stored: Database) -> None:
 async def test_the_index_is_exact_after_mongod_was_killed_and_after_an_election(
     mongodb_uri: str, tmp_path: Path, unused_tcp_port: int
 ) -> None:
-    with ExitStack() as stack:
-        processes = Processes()
-        stack.callback(processes.end)
-        member = Member(await program_of(mongodb_uri), tmp_path / "db", unused_tcp_port, processes)
-        stack.enter_context(member.client)
-        replica_set = ReplicaSet([member], processes)
+    program = await program_of(mongodb_uri)
+    with replica_set_on([unused_tcp_port], program, tmp_path) as replica_set:
         await replica_set.initiate()
-        await replica_set.primary()
+        member = await replica_set.primary()
         async with client_of(member.uri) as client:
             database = client.registry
             await database.counters.insert_one({"_id": "computer"})

@@ -10,7 +10,7 @@ from itertools import count, pairwise
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from registry.commands.database import forget as forget_command
@@ -125,11 +125,7 @@ async def periods(database: Database) -> list[Any]:
 
 
 @given(writes=st.lists(WRITES, min_size=1, max_size=20), frozen=st.booleans())
-@settings(
-    max_examples=25,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+@settings(max_examples=25)
 async def test_periods_are_those_of_a_model(
     api: Api, database: Database, writes: list[Operation], *, frozen: bool
 ) -> None:

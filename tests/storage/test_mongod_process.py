@@ -87,8 +87,10 @@ def test_a_full_log_is_moved_and_at_most_two_files_are_kept(path: Path) -> None:
     }
 
 
-def test_a_log_that_is_full_when_the_service_starts_is_moved(path: Path) -> None:
-    path.write_bytes(b"0123456789")
+def test_the_log_is_kept_over_restarts_until_it_is_full(path: Path) -> None:
+    for text in (b"01234", b"56789"):
+        with Log.open(path).file as file:
+            file.write(text)
     Log.open(path).file.close()
     assert contents(path) == {"mongod.log": b"", "mongod.log.1": b"0123456789"}
 

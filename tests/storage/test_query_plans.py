@@ -61,13 +61,6 @@ MORE = [
 """Requests that combine conditions and sort keys, each without its page."""
 
 
-def values(one: StoredField) -> list[Any]:
-    if one.attribute.stored_type is int:
-        return [7]
-    value = stored_value(one.name, one.attribute, 7)
-    return [one.attribute.to_json(value)]
-
-
 def stored_value(name: str, attribute: Attribute, number: int) -> Any:
     if attribute.stored_type is datetime:
         return START + timedelta(seconds=number)
@@ -75,7 +68,8 @@ def stored_value(name: str, attribute: Attribute, number: int) -> Any:
 
 
 def filters(one: StoredField) -> Iterator[str]:
-    (value,) = values(one)
+    is_id = one.attribute.stored_type is int
+    value = 7 if is_id else one.attribute.to_json(stored_value(one.name, one.attribute, 7))
     for operator in filter_operators(one.attribute):
         text = {"in": f"{value},{value}", "null": "true"}.get(operator, value)
         yield f"filter[{one.name}][{operator}]={text}"

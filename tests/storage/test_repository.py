@@ -8,7 +8,7 @@ import pytest
 
 from registry.model.implicit_attributes import AUTHORSHIP
 from tests.conftest import Serve
-from tests.support import Api, CommandLog, Database
+from tests.support import PERSON, Api, CommandLog, Database, add
 
 
 async def test_a_link_is_stored_once_in_the_computer(api: Api, database: Database) -> None:
@@ -70,8 +70,7 @@ NAMES = {"first_name": "Ada", "last_name": "Lovelace"}
 
 async def create(api: Api, count: int) -> list[int]:
     """Create persons in one request; return their ids."""
-    add = {"op": "add", "data": {"type": "person", "attributes": NAMES}}
-    return [int(one["data"]["id"]) for one in (await api.operate(*[add] * count)).results]
+    return [int(one["data"]["id"]) for one in (await api.operate(*[add(PERSON)] * count)).results]
 
 
 async def test_the_first_id_follows_the_greatest_stored_one(

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -25,7 +24,7 @@ from tests.conftest import Serve
 from tests.mongods import client_of, initiate, program_of
 from tests.programs import free_port
 from tests.storage.test_client import start_error
-from tests.support import Api, CommandLog
+from tests.support import Api, CommandLog, new
 
 pytestmark = pytest.mark.slow
 
@@ -84,8 +83,8 @@ def settings(secured_uri: str) -> Settings:
     return Settings(mongodb_uri=secured_uri, database=DATABASE, allowed_host=("h",))
 
 
-async def patch(api: Api, id_: str, **members: Any) -> int:
-    return (await api.patch(f"/persons/{id_}", {"type": "person", **members})).status
+async def patch(api: Api, id_: str, **attributes: str) -> int:
+    return (await api.patch(f"/persons/{id_}", new("person", **attributes))).status
 
 
 async def test_the_role_read_write_on_the_database_is_enough(
@@ -102,7 +101,7 @@ async def test_the_role_read_write_on_the_database_is_enough(
     grace, ada = await api.person("Grace"), await api.person("Ada")
     computer = await api.computer("SN-1", owner=grace)
     assert (await api.set_computers(ada, computer)).status == 200
-    assert await patch(api, grace, attributes={"email": "grace@example.com"}) == 200
+    assert await patch(api, grace, email="grace@example.com") == 200
 
     # Totals come from a change stream once they have been counted.
     for total in (2, 3):
@@ -122,7 +121,7 @@ async def test_the_role_read_write_on_the_database_is_enough(
         session.start_transaction()
         persons = orphan[DATABASE].persons
         await persons.update_one({"_id": int(ada)}, {"$set": {"email": None}}, session=session)
-        assert await patch(api, ada, attributes={"last_name": "Lovelace"}) == 200
+        assert await patch(api, ada, last_name="Lovelace") == 200
     assert (await api.request("DELETE", f"/persons/{ada}")).status == 204
     assert commands.denied == set()
     assert caplog.records == []
@@ -155,9 +154,7 @@ async def test_a_server_that_cannot_be_trusted_is_reported(
     assert "connection closed" in await start_error(without_tls)
 
 
-async def test_a_database_that_the_user_may_not_write_is_reported(
-    settings: Settings,
-) -> None:
+async def test_a_database_that_the_user_may_not_write_is_reported(settings: Settings) -> None:
     refused = r"^MONGODB_URI: not authorized on other to execute command `\w+`; correct it"
     with pytest.raises(StartError, match=refused):
         async with connect(replace(settings, database="other"), Graph(RESOURCES)):

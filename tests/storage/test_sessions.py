@@ -14,7 +14,7 @@ from registry.storage.mongo import transactions
 from registry.storage.mongo.mongo_client import APP_NAME
 from registry.storage.mongo.transactions import OrphanedTransactions
 from tests.mongods import client_of
-from tests.support import Api, CommandLog, Database, Response
+from tests.support import Api, CommandLog, Database, new
 
 
 @asynccontextmanager
@@ -33,10 +33,6 @@ async def open_transaction(
         yield session
 
 
-async def patch(api: Api, id_: str, **members: object) -> Response:
-    return await api.patch(f"/persons/{id_}", {"type": "person", **members})
-
-
 async def test_an_orphaned_transaction_is_ended_and_those_of_other_applications_are_not(
     api: Api, database: Database, mongodb_uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -44,15 +40,13 @@ async def test_an_orphaned_transaction_is_ended_and_those_of_other_applications_
     for _ in range(3):
         await api.person()
     await api.computer()
-    linkage = {"computers": {"data": [{"type": "computer", "id": "1"}]}}
     async with (
         open_transaction(mongodb_uri, database, APP_NAME, 1),
         open_transaction(mongodb_uri, database, APP_NAME, 2),
         open_transaction(mongodb_uri, database, "other", 3) as other,
     ):
         responses = await asyncio.gather(
-            patch(api, "1", attributes={"last_name": "New"}),
-            patch(api, "2", relationships=linkage),
+            api.patch("/persons/1", new("person", last_name="New")), api.set_computers("2", "1")
         )
         assert [response.status for response in responses] == [200, 200]
         await other.commit_transaction()
@@ -94,7 +88,7 @@ async def test_every_write_has_a_time_limit_on_the_server(api: Api, commands: Co
     for _ in range(10):  # more than the ids that were allocated ahead
         await api.person()
     await api.computer(owner="1")
-    await patch(api, "1", attributes={"last_name": "New"})
+    await api.patch("/persons/1", new("person", last_name="New"))
     await api.set_computers("1", "1", "2")
     await api.request("DELETE", "/persons/1")
     sent = set(commands.names())

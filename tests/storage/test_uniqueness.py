@@ -21,7 +21,7 @@ from registry.storage.schema import prepare_unique_indexes
 from tests.conftest import Serve
 from tests.storage.test_backups import back_up_to
 from tests.storage.writing import Outcome, Registry
-from tests.support import Api, CommandLog, Database, Response
+from tests.support import Api, CommandLog, Database, Response, new, to_one
 
 EMAIL, SERIAL = "unique_email_ignoring_case", "unique_serial"
 
@@ -44,15 +44,11 @@ async def start_error(serve: Serve, settings: Settings) -> str:
 
 
 async def create(api: Api, serial: str, **more: Any) -> Response:
-    attributes = {"serial": serial}
-    return await api.post("/computers", {"type": "computer", "attributes": attributes, **more})
+    return await api.post("/computers", new("computer", more, serial=serial))
 
 
 async def rename(api: Api, id_: str, serial: str, **more: Any) -> Response:
-    attributes = {"serial": serial}
-    return await api.patch(
-        f"/computers/{id_}", {"type": "computer", "attributes": attributes} | more
-    )
+    return await api.patch(f"/computers/{id_}", new("computer", more, serial=serial))
 
 
 def has_conflict(outcome: Outcome, id_: int) -> bool:
@@ -206,12 +202,10 @@ async def test_a_transaction_in_progress_with_the_same_value_does_not_fail_the_o
 async def test_a_service_without_the_setting_reports_the_conflicts_of_another(
     serve: Serve, unique: Settings
 ) -> None:
-    other = await serve()
-    api = await serve(settings=unique)
+    other, api = await serve(), await serve(settings=unique)
     await api.computer("SN-1")
     second = await other.computer("SN-2")
-    person = await other.person()
-    owner = {"relationships": {"owner": {"data": {"type": "person", "id": person}}}}
+    owner = {"owner": to_one(await other.person())}
     for response in (
         await create(other, "SN-1"),
         await create(other, "SN-1", **owner),

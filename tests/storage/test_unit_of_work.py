@@ -10,7 +10,7 @@ from bson.int64 import Int64
 from registry.jsonapi.changes import Verb
 from registry.storage.mongo import read_commands
 from tests.storage.writing import MISSING, Registry, insert_fleet, locked, records
-from tests.support import Api, CommandLog, Database, Response
+from tests.support import PERSON, Api, CommandLog, Database, Response, add, new
 
 PERSONS, COMPUTERS = 5, 9
 
@@ -24,7 +24,7 @@ EXTERNAL: list[dict[str, Any]] = [
 ]
 """Persons as an external writer may have stored them."""
 
-NEW: list[dict[str, Any]] = [
+CHANGES: list[dict[str, Any]] = [
     {"last_name": "$first_name"},
     {"first_name": "$$ROOT", "last_name": "{$x}", "email": "b@x.org"},
 ]
@@ -37,7 +37,7 @@ async def registry(api: Api, database: Database) -> Registry:
 
 
 async def patch(api: Api, id_: str, **attributes: Any) -> Response:
-    return await api.patch(f"/persons/{id_}", {"type": "person", "attributes": attributes})
+    return await api.patch(f"/persons/{id_}", new("person", **attributes))
 
 
 async def versions_after(
@@ -61,10 +61,8 @@ async def test_a_single_write_takes_as_few_commands_as_possible(
     id_ = await api.person("Grace", "Hopper")
     commands.take("all")
     await api.person("Ada", "Lovelace")
-    assert [one for one in commands.names() if one != "findAndModify"] == [
-        "insert",
-        "commitTransaction",
-    ]
+    sent = [one for one in commands.names() if one != "findAndModify"]
+    assert sent == ["insert", "commitTransaction"]
     changed = await patch(api, id_, last_name="Murray")
     assert commands.names() == ["find", "update", "commitTransaction"]
     same = await patch(api, id_, first_name="Grace", last_name="Murray")
@@ -79,17 +77,17 @@ async def test_an_update_completes_what_an_external_writer_has_left_out(
     api: Api, database: Database
 ) -> None:
     registry = Registry(api)
-    pairs = [(one, new) for one in EXTERNAL for new in NEW]
+    pairs = [(one, change) for one in EXTERNAL for change in CHANGES]
     await database.persons.insert_many(
         {"_id": number, **NAMES, **one} for number, (one, _) in enumerate(pairs, 1)
     )
     outcomes = await registry.write_all(
-        [registry.update(("person", number), **new)] for number, (_, new) in enumerate(pairs, 1)
+        [registry.update(("person", id_), **change)] for id_, (_, change) in enumerate(pairs, 1)
     )
     assert not [one for one in outcomes if isinstance(one, Exception)]
     stored = await database.persons.find().sort("_id").to_list(None)
-    for record, (external, new) in zip(stored, pairs, strict=True):
-        expected = {"email": None} | NAMES | external | new
+    for record, (external, change) in zip(stored, pairs, strict=True):
+        expected = {"email": None} | NAMES | external | change
         expected["full_name"] = f"{expected['first_name']} {expected['last_name']}"
         expected["version"] = (external.get("version") or 0) + 1
         expected["text_block"] = record["text_block"]  # the indexing may have changed it
@@ -125,17 +123,8 @@ async def test_a_record_that_is_only_read_is_not_written(
 
 def add_pair(number: int) -> list[dict[str, Any]]:
     """Return the operations that add a person and a computer of this person."""
-    local_id = f"p{number}"
-    person = {"first_name": "Ada", "last_name": f"L{number}"}
-    computer = {"serial": f"SN-{number}"}
-    owner = {"owner": {"data": {"type": "person", "lid": local_id}}}
-    return [
-        {"op": "add", "data": {"type": "person", "lid": local_id, "attributes": person}},
-        {
-            "op": "add",
-            "data": {"type": "computer", "attributes": computer, "relationships": owner},
-        },
-    ]
+    owner = {"owner": {"data": {"type": "person", "lid": f"p{number}"}}}
+    return [add(PERSON, f"p{number}"), add(new("computer", owner, serial=f"SN-{number}"))]
 
 
 @pytest.mark.parametrize("pairs", [1, 20])
@@ -147,13 +136,8 @@ async def test_the_number_of_commands_does_not_depend_on_that_of_operations(
     results = (await api.operate(*operations)).results
     names = commands.names()
     # Once per type: the links of new persons change before they are written.
-    assert [name for name in names if name != "findAndModify"] == [
-        "find",
-        "insert",
-        "insert",
-        "insert",
-        "commitTransaction",
-    ]
+    others = [name for name in names if name != "findAndModify"]
+    assert others == ["find", *["insert"] * 3, "commitTransaction"]
     assert names.count("findAndModify") <= 6, "ids are allocated in blocks"
     assert [one["data"]["id"] for one in results] == [
         str(number) for number in range(1, pairs + 1) for _ in ("person", "computer")

@@ -19,7 +19,7 @@ import pytest_asyncio
 
 from registry.testing import new_name
 from tests.mongods import client_of, program_of
-from tests.replica_set import Member, ReplicaSet, three_members
+from tests.replica_set import Member, ReplicaSet, replica_set_on
 from tests.storage.waiting import eventually
 from tests.storage.writing import locked
 from tests.support import Database
@@ -62,7 +62,7 @@ async def members(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> AsyncIterator[ReplicaSet]:
     program, home = await program_of(mongodb_uri), tmp_path_factory.mktemp("members")
-    with three_members(program, home, [unused_tcp_port_factory() for _ in range(3)]) as members:
+    with replica_set_on([unused_tcp_port_factory() for _ in range(3)], program, home) as members:
         await members.initiate()
         yield members
 

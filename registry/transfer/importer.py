@@ -2,8 +2,9 @@
 
 import re
 import sqlite3
+from asyncio import create_task, gather, to_thread
 from collections import Counter, defaultdict, deque
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -103,17 +104,28 @@ class Importer:
         """
         done = self._ledger.get("line") or 0
         waiting = (row for row in rows if row.line > done)
-        while batch := list(islice(waiting, _MAX_ROWS)):
-            for row in batch:
-                if not row.defects:
-                    self._lookups.identify(row)
-            known = await self._find(batch)
-            self._reject_repeated(batch, known)
-            await self._store(batch, known)
-            self._ledger.put("line", batch[-1].line)
-            self._ledger.commit()
-            yield batch
+        following = create_task(to_thread(self._read, waiting))
+        try:
+            while batch := await following:
+                # Read while the service works.
+                following = create_task(to_thread(self._read, waiting))
+                known = await self._find(batch)
+                self._reject_repeated(batch, known)
+                await self._store(batch, known)
+                self._ledger.put("line", batch[-1].line)
+                self._ledger.commit()
+                yield batch
+        finally:
+            await gather(following, return_exceptions=True)
         self._ledger.remove()
+
+    def _read(self, rows: Iterator[Row]) -> list[Row]:
+        """Return the next rows, with their keys."""
+        batch = list(islice(rows, _MAX_ROWS))
+        for row in batch:
+            if not row.defects:
+                self._lookups.identify(row)
+        return batch
 
     async def _find(self, rows: Sequence[Row]) -> dict[ResourceKey, list[Known]]:
         """Return what rows mention that is stored, or that earlier ones have added."""

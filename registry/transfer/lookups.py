@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote
 
 import orjson
 
@@ -14,15 +15,11 @@ from registry.model.graph import Graph
 from registry.model.implicit_attributes import parse_id
 from registry.transfer.row_files import ID, LID, Mention, ResourceKey, Row, Values
 
-_MAX_CONDITIONS = 240
-"""Conditions of one request: a filter may have 250."""
+_MAX_BYTES = 7_000
+"""Bytes of the values in a URL, so that servers in between accept it, which often take 8,190.
 
-_MAX_VALUES = 100
-"""Values per condition: an index serves so many in the order of the ids."""
-
-_MAX_BYTES = 20_000
-"""Bytes of the values in a URL, where each takes up to three characters: half of what the service
-accepts."""
+The values are thus fewer than 1,000, and the conditions fewer than 250, as a filter requires.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +129,8 @@ class Lookups:
     ) -> tuple[tuple[str, tuple[str, ...]], list[Known]]:
         """Return the type and the names, with the resources that match, and their linkage."""
         resource = self._graph[type_name]
-        parameters = [("filter", orjson.dumps(conditions).decode())]
+        # An index serves any number of values in their own order.
+        parameters = [("filter", orjson.dumps(conditions).decode()), ("sort", names[0])]
         if links := resource.to_one:
             parameters.append(("include", ",".join(links)))
             targets = {link.target for link in links.values()} - {type_name}
@@ -160,14 +158,14 @@ class Lookups:
         ]
         if len(names) == 1:
             texts = dict.fromkeys(text for (some,) in spellings for text in some)
-            for part in _parts(list(texts), _MAX_VALUES):
+            for part in _parts(list(texts)):
                 yield [_condition(names[0], part)]
         else:
             alternatives = [
                 {"and": [_condition(*one) for one in zip(names, each, strict=True)]}
                 for each in spellings
             ]
-            for part in _parts(alternatives, _MAX_CONDITIONS // len(names)):
+            for part in _parts(alternatives):
                 yield [{"or": part}]
 
 
@@ -184,15 +182,8 @@ def _spellings(value: Any, *, ignores_case: bool) -> list[Any]:
     return list(dict.fromkeys([value, *usual, value.upper()]))
 
 
-def _parts(items: Sequence[Any], count: int) -> Iterator[list[Any]]:
-    """Divide conditions or values into what one request can have."""
-    part: list[Any] = []
-    length = 0
-    for item in items:
-        size = len(orjson.dumps(item))
-        if part and (len(part) == count or length + size > _MAX_BYTES):
-            yield part
-            part, length = [], 0
-        part.append(item)
-        length += size
-    yield part
+def _parts(items: Sequence[Any]) -> list[Sequence[Any]]:
+    """Divide conditions or values into what one request can have, of similar sizes."""
+    count = len(quote(orjson.dumps(items))) // _MAX_BYTES + 1
+    by_size = sorted(items, key=lambda item: len(orjson.dumps(item)))
+    return [by_size[start::count] for start in range(min(count, len(items)))]

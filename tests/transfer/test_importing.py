@@ -243,6 +243,17 @@ async def test_a_dry_run_lists_errors_and_stores_nothing(api: Api, import_text: 
     assert done.output.startswith(created)
 
 
+async def test_what_precedes_a_line_that_cannot_be_read_is_stored(
+    api: Api, import_text: RunCommand
+) -> None:
+    rows = "".join(f"S-{n}\n" for n in range(1_000))
+    done = await import_text(f"serial\n{rows}{'x' * 2**20}\n", *KEY)
+    assert done.status == 2
+    reason = "line 1002 is longer than 1,048,576 characters; created 900 computers"
+    assert reason in done.errors[0]
+    assert len(await fleet(api)) == 900
+
+
 async def test_an_unknown_column_stops_with_remedy(api: Api, import_text: RunCommand) -> None:
     sheet = "Asset Tag,Notes\nA-1,heavy\n"
     done = await import_text(sheet)

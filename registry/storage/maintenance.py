@@ -17,7 +17,7 @@ from registry.storage.errors import StorageError, translated_errors
 from registry.storage.mongo.batching import Coalescer
 from registry.storage.mongo.mongo_client import Database
 from registry.storage.records import recompute, searched_names
-from registry.storage.schema import build_missing_indexes, complete, missing_indexes
+from registry.storage.schema import build_indexes, complete
 from registry.storage.text_blocks import TextIndexing, collection_of
 
 _log = logging.getLogger("registry")
@@ -67,11 +67,10 @@ class Maintenance:
         for resource in self._graph.values():
             count = await self._database[resource.collection].estimated_document_count()
             if count <= _MAX_SMALL_RECORDS:
-                await build_missing_indexes(self._database, resource)
+                await build_indexes(self._database, resource)
                 await self._recompute_missing(resource)
-                continue
-            self._large.append(resource)
-            if await missing_indexes(self._database, resource):
+            else:
+                self._large.append(resource)
                 self._unindexed.add(resource.type)
         for name in self._text_indexing:
             # Otherwise a snapshot could be older than the collection. Unlike the command `create`,
@@ -100,11 +99,10 @@ class Maintenance:
                 await self._recomputations.load(each, partial(self._recompute_missing, each))
 
     async def _build_indexes(self, resource: ResourceType) -> None:
-        if resource.type in self._unindexed:
-            _log.info("Building indexes of %s", resource.collection)
-            await build_missing_indexes(self._database, resource)
-            self._unindexed.discard(resource.type)
-            _log.info("The indexes of %s are complete", resource.collection)
+        _log.info("Building missing indexes of %s", resource.collection)
+        await build_indexes(self._database, resource)
+        self._unindexed.discard(resource.type)
+        _log.info("The indexes of %s are complete", resource.collection)
 
     async def _recompute_missing(self, resource: ResourceType) -> None:
         """Store the computed fields of records that have none."""
@@ -113,9 +111,11 @@ class Maintenance:
             await complete(collection, {field: None}, recompute(resource))
 
     async def _run(self) -> None:
-        for complete_all in (self._build_indexes, self._recompute_missing):
-            for resource in self._large:
-                await self._retry(partial(complete_all, resource))
+        # At once: those that are complete do not wait for others to be built.
+        builds = (self._retry(partial(self._build_indexes, one)) for one in self._large)
+        await asyncio.gather(*builds)
+        for resource in self._large:
+            await self._retry(partial(self._recompute_missing, resource))
         for insert in self._insert_periods:
             await self._retry(insert)
         while True:

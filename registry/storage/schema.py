@@ -42,8 +42,6 @@ _REMEDY = (
     "of the service the role dbAdmin on its database, and start it again."
 )
 
-_BY_ID = [(ID, ASCENDING)]
-
 _PREFIX = "unique_"
 """The prefix of the names of unique indexes; no other index has it."""
 
@@ -116,34 +114,13 @@ async def complete(
         await collection.update_many({**query, ID: {"$in": ids}}, update)
 
 
-async def missing_indexes(database: Database, resource: ResourceType) -> list[str]:
-    """Return the stored fields that have no complete index, which filters and sorts use."""
-    wanted = resource.indexed_fields - {ID}
+async def build_indexes(database: Database, resource: ResourceType) -> None:
+    """Build the missing ones of the indexes that filters and sorts use: of a field and the id."""
+    fields = resource.indexed_fields - {ID}
     if searched_names(resource):
-        wanted |= {TEXT_BLOCK}
-    indexes = await _complete_indexes(database, resource.collection)
-    existing = {index["key"][0][0] for index in indexes.values() if index["key"][1:] == _BY_ID}
-    return sorted(wanted - existing)
-
-
-async def build_missing_indexes(database: Database, resource: ResourceType) -> None:
-    """Build the missing indexes, of a field and the id each, unless another process does."""
-    while missing := await missing_indexes(database, resource):
-        models = [IndexModel([(field, ASCENDING), *_BY_ID]) for field in missing]
-        await _build_indexes(database, resource.collection, models)
-
-
-async def _complete_indexes(database: Database, collection: str) -> Mapping[str, Mapping[str, Any]]:
-    """Return the indexes of a collection by name, without those that are being built."""
-    # MongoDB lists the others as well, and removes them if their build is aborted.
-    listed: Mapping[str, Mapping[str, Any]] = await database[collection].index_information()
-    if not listed:  # a collection that does not exist has no statistics
-        return {}
-    stages: list[Stage] = [{"$collStats": {"storageStats": {}}}]
-    shards = [one["storageStats"] async for one in database[collection].aggregate(stages)]
-    existing = {name for shard in shards for name in shard["indexSizes"]}
-    complete = existing.difference(*(shard["indexBuilds"] for shard in shards))
-    return {name: index for name, index in listed.items() if name in complete}
+        fields |= {TEXT_BLOCK}
+    models = [IndexModel([(field, ASCENDING), (ID, ASCENDING)]) for field in sorted(fields)]
+    await _build_missing(database, resource.collection, models)
 
 
 async def drop_index(collection: AsyncIOMotorCollection[Record], name: str) -> bool:
@@ -157,10 +134,10 @@ async def drop_index(collection: AsyncIOMotorCollection[Record], name: str) -> b
     return True
 
 
-async def _build_indexes(
+async def _build_missing(
     database: Database, collection: str, indexes: Sequence[IndexModel]
 ) -> None:
-    """Build indexes of a collection; MongoDB logs the progress.
+    """Build those indexes of a collection that do not exist; MongoDB logs the progress.
 
     Other processes that build the same ones wait for one build in MongoDB, and begin another if it
     is aborted. The build is ended if the caller is cancelled. Raises DuplicateKeyError if an index
@@ -189,8 +166,7 @@ async def prepare_unique_indexes(database: Database, graph: Graph) -> None:
             if await drop_index(collection, index_name):
                 text = "Dropped the index %s of %s: the values need not be unique any more"
                 _log.warning(text, index_name, resource.collection)
-        complete = await _complete_indexes(database, resource.collection) if wanted else {}
-        for name, attribute in (wanted[each] for each in wanted if each not in complete):
+        for name, attribute in wanted.values():
             if reason := await _create_unique_index(database, resource, name, attribute):
                 refusals.append(f"{resource.type}.{name} cannot be unique, as {reason}")
     if refusals:
@@ -210,7 +186,7 @@ async def _create_unique_index(
         **collation,
     )
     try:
-        await _build_indexes(database, resource.collection, [index])
+        await _build_missing(database, resource.collection, [index])
     except DuplicateKeyError:
         collection = database[resource.collection]
         values = await _describe_duplicates(collection, name, compared, **collation)

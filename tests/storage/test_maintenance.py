@@ -10,7 +10,7 @@ import pytest
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.storage import maintenance, schema
-from registry.storage.schema import build_missing_indexes
+from registry.storage.schema import build_indexes
 from registry.storage.text_blocks import BLOCK_SIZE, TextIndexing
 from tests.conftest import Serve
 from tests.mongods import HeldIndexBuilds, mongod_with_fail_points
@@ -77,7 +77,7 @@ async def test_queries_of_a_type_without_indexes_count_as_heavy(
     async def wait(*_: object) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(maintenance, "build_missing_indexes", wait)
+    monkeypatch.setattr(maintenance, "build_indexes", wait)
     for name in ("computers", "assignments"):
         await database[name].insert_many({"_id": number} for number in (1, 2))
     await fill(database, 10)
@@ -99,7 +99,7 @@ async def test_indexes_are_built_by_processes_that_start_together(
     for api in apis:
         await api.repository.catch_up()
     assert await indexed_fields(database) == FIELDS
-    assert "Building indexes of persons" in caplog.text
+    assert "Building missing indexes of persons" in caplog.text
     assert "The indexes of persons are complete" in caplog.text
 
 
@@ -109,8 +109,8 @@ async def test_a_build_that_another_process_aborts_is_begun_again(mongodb_uri: s
         database = client.registry
         await fill(database, 10)
         async with HeldIndexBuilds(client, "persons") as builds:
-            aborted = await builds.begin(build_missing_indexes(database, PERSON))
-            completed = await builds.join(build_missing_indexes(database, PERSON))
+            aborted = await builds.begin(build_indexes(database, PERSON))
+            completed = await builds.join(build_indexes(database, PERSON))
             assert not completed.done()
             aborted.cancel()
             await asyncio.wait([aborted])

@@ -33,18 +33,10 @@ from registry.operations.rules import (
 )
 from registry.program import StartError
 from registry.resources.types_file import TypesFile, history_type
-from registry.storage import (
-    Database,
-    SnapshotExpired,
-    StorageError,
-    complete,
-    drop_index,
-    invalid_fields,
-    prepare_unique_indexes,
-    prepare_validators,
-    require_complete,
-    searched_names,
-)
+from registry.storage.errors import StorageError
+from registry.storage.mongo.mongo_client import Database, SnapshotExpired, require_complete
+from registry.storage.records import invalid_fields, searched_names
+from registry.storage.schema import complete, drop_index, prepare_unique_indexes, prepare_validators
 
 _DECLARED, _HIDDEN, _COLLECTION = "declared", "hidden", "collection"
 

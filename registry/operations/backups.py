@@ -24,7 +24,7 @@ from pymongo.errors import BulkWriteError, PyMongoError
 from registry import __version__
 from registry.mongod.data_directory import RESERVE_BYTES, has_space
 from registry.operations.added_fields import SERVICES
-from registry.storage import (
+from registry.storage.mongo.mongo_client import (
     INCOMPLETE_RESTORE,
     Database,
     SnapshotExpired,

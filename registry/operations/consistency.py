@@ -22,7 +22,9 @@ from registry.operations.rules import (
     Violation,
     count,
 )
-from registry.storage import SNAPSHOT_UNAVAILABLE, Database, searched_names, snapshot_session
+from registry.storage.mongo.mongo_client import Database, snapshot_session
+from registry.storage.mongo.read_commands import SNAPSHOT_UNAVAILABLE
+from registry.storage.records import searched_names
 
 _MAX_LISTED = 20
 """Violations of one rule that a report lists."""

@@ -23,22 +23,22 @@ from registry.model.graph import Graph, TrackedLink, tracked_links
 from registry.model.implicit_attributes import SINCE, UNTIL
 from registry.model.record import ID, TEXT_BLOCK, VERSION, Record
 from registry.model.resource_type import Link, ResourceType
-from registry.storage import (
-    HAS_BOUNDS,
+from registry.storage.mongo.mongo_client import Database
+from registry.storage.records import (
     NEXT_VERSION,
-    NO_BLOCK,
-    Database,
-    collection_of,
     computed_texts,
-    correction,
-    greatest_id,
     invalid_fields,
-    is_history_complete,
-    lacking,
-    open_link_periods,
     recompute,
     record_schema,
     searched_names,
+)
+from registry.storage.text_blocks import NO_BLOCK, collection_of, lacking
+from registry.storage.writes.id_allocation import greatest_id
+from registry.storage.writes.link_periods import (
+    HAS_BOUNDS,
+    correction,
+    is_history_complete,
+    open_link_periods,
 )
 
 _BATCH_SIZE = 1_000

@@ -1,8 +1,7 @@
-"""All access to MongoDB: what the other packages import."""
+"""All access to MongoDB: what the packages import that serve requests and run commands."""
 
 from registry import capacity as capacity  # sizes the pool before motor is imported
 from registry.storage.bulkheads import Bulkhead as Bulkhead
-from registry.storage.bulkheads import Bulkheads as Bulkheads
 from registry.storage.errors import BulkheadFull as BulkheadFull
 from registry.storage.errors import DiskNearlyFull as DiskNearlyFull
 from registry.storage.errors import DuplicateValue as DuplicateValue
@@ -23,40 +22,17 @@ from registry.storage.mongo.batching import Coalescer as Coalescer
 from registry.storage.mongo.change_feed import ChangeFeed as ChangeFeed
 from registry.storage.mongo.change_feed import ClusterTime as ClusterTime
 from registry.storage.mongo.change_feed import Commit as Commit
-from registry.storage.mongo.mongo_client import INCOMPLETE_RESTORE as INCOMPLETE_RESTORE
 from registry.storage.mongo.mongo_client import Database as Database
 from registry.storage.mongo.mongo_client import SnapshotExpired as SnapshotExpired
 from registry.storage.mongo.mongo_client import connect as connect
-from registry.storage.mongo.mongo_client import is_incomplete as is_incomplete
-from registry.storage.mongo.mongo_client import reason_of as reason_of
 from registry.storage.mongo.mongo_client import require_complete as require_complete
-from registry.storage.mongo.mongo_client import snapshot_session as snapshot_session
-from registry.storage.mongo.read_commands import SNAPSHOT_UNAVAILABLE as SNAPSHOT_UNAVAILABLE
 from registry.storage.reads.listings import CHUNK as CHUNK
 from registry.storage.reads.listings import Listing as Listing
 from registry.storage.reads.snapshot import Snapshot as Snapshot
-from registry.storage.records import NEXT_VERSION as NEXT_VERSION
-from registry.storage.records import computed_texts as computed_texts
-from registry.storage.records import invalid_fields as invalid_fields
-from registry.storage.records import recompute as recompute
-from registry.storage.records import record_schema as record_schema
-from registry.storage.records import searched_names as searched_names
 from registry.storage.repository import Repository as Repository
-from registry.storage.schema import complete as complete
-from registry.storage.schema import drop_index as drop_index
-from registry.storage.schema import prepare_unique_indexes as prepare_unique_indexes
-from registry.storage.schema import prepare_validators as prepare_validators
-from registry.storage.text_blocks import NO_BLOCK as NO_BLOCK
-from registry.storage.text_blocks import collection_of as collection_of
-from registry.storage.text_blocks import lacking as lacking
 from registry.storage.tokens import COLLECTION as COLLECTION
 from registry.storage.tokens import Token as Token
 from registry.storage.tokens import TokenLookups as TokenLookups
 from registry.storage.tokens import Tokens as Tokens
-from registry.storage.writes.id_allocation import greatest_id as greatest_id
-from registry.storage.writes.link_periods import HAS_BOUNDS as HAS_BOUNDS
-from registry.storage.writes.link_periods import correction as correction
-from registry.storage.writes.link_periods import is_history_complete as is_history_complete
-from registry.storage.writes.link_periods import open_link_periods as open_link_periods
 from registry.storage.writes.write_requests import IdempotencyKey as IdempotencyKey
 from registry.storage.writes.write_requests import WriteResult as WriteResult

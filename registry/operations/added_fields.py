@@ -15,7 +15,6 @@ from uuid import uuid4
 
 import pymongo
 from marshmallow import missing
-from motor.motor_asyncio import AsyncIOMotorClientSession
 from pymongo.errors import PyMongoError
 
 from registry.model.attributes import Enumeration
@@ -23,19 +22,12 @@ from registry.model.graph import Graph, tracked_links
 from registry.model.record import ID, TEXT_BLOCK, Record
 from registry.model.resource_type import Link, ResourceType
 from registry.operations.consistency import Report, RuleReport, check
-from registry.operations.rules import (
-    PeriodsAreRight,
-    Rule,
-    TargetsExist,
-    Violation,
-    scan,
-    value_defect,
-)
+from registry.operations.rules import PeriodsAreRight, RecordsAreValid, Rule, TargetsExist
 from registry.program import StartError
 from registry.resources.types_file import TypesFile, history_type
 from registry.storage.errors import StorageError
 from registry.storage.mongo.mongo_client import Database, SnapshotExpired, require_complete
-from registry.storage.records import invalid_fields, searched_names
+from registry.storage.records import searched_names
 from registry.storage.schema import complete, drop_index, prepare_unique_indexes, prepare_validators
 
 _DECLARED, _HIDDEN, _COLLECTION = "declared", "hidden", "collection"
@@ -228,33 +220,27 @@ class AddedFields:
         return notes
 
 
-class ValuesFit(Rule):
+class ValuesFit(RecordsAreValid):
     """The stored values of an attribute or link fit its declaration.
 
     form: the one of an earlier declaration, if there was one.
     """
 
     def __init__(self, database: Database, resource: ResourceType, name: str, form: Any) -> None:
-        super().__init__(database, resource)
+        attribute = resource.record_attributes[name]
+        is_needed = attribute.required and not attribute.nullable
+        super().__init__(database, resource, (name,), {} if is_needed else {name: {"$ne": None}})
         self._name = name
-        self._attribute = resource.record_attributes[name]
         new = _form(resource, name)
-        self._former: str | None = None
+        self._former = ""
         if form and form != new and _LINK in {form[0], new[0]}:
             self._former = f"it leads to a {form[1]}" if form[0] == _LINK else "it is not a link"
 
-    async def violations(self, session: AsyncIOMotorClientSession) -> AsyncIterator[Violation]:
-        """Yield the records whose values do not fit; those that a default completes do."""
-        name, attribute = self._name, self._attribute
-        is_needed = attribute.required and not attribute.nullable
-        query: Record = {} if is_needed else {name: {"$ne": None}}
-        async for records in scan(self._records, query, (ID,), session, (name,)):
-            for record in records:
-                value = record.get(name)
-                defect = self._former if value is not None else None
-                defect = defect or invalid_fields(self._resource, record, (name,)).get(name)
-                if defect := defect or value_defect(attribute, value):
-                    yield Violation(self._resource.collection, record[ID], defect)
+    def defect(self, record: Record) -> str:
+        """Return why the value of a record does not fit; empty if it does."""
+        if self._former and record.get(self._name) is not None:
+            return self._former
+        return super().defect(record)
 
     def describe(self, found: RuleReport) -> str:
         """Return the number of violations, the first ids and the reason of the first, in a line."""

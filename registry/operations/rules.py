@@ -5,7 +5,7 @@ The service may be writing during a repair: what it has written since the snapsh
 
 import reprlib
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
@@ -29,7 +29,6 @@ from registry.storage.records import (
     computed_texts,
     invalid_fields,
     recompute,
-    record_schema,
     searched_names,
 )
 from registry.storage.text_blocks import NO_BLOCK, collection_of, lacking
@@ -88,7 +87,7 @@ class Rule:
 
 async def scan(
     collection: AsyncIOMotorCollection[Record],
-    query: Record,
+    query: Mapping[str, Any],
     order: Sequence[str],
     session: AsyncIOMotorClientSession,
     fields: Iterable[str] = (),
@@ -166,23 +165,34 @@ class RecordsAreValid(Rule):
     them.
     """
 
+    def __init__(
+        self,
+        database: Database,
+        resource: ResourceType,
+        names: Iterable[str] = (),
+        query: Mapping[str, Any] | None = None,
+    ) -> None:
+        """names: of the stored fields to check, by default all. query: for the records to check."""
+        super().__init__(database, resource)
+        self._names = tuple(names or resource.record_attributes)
+        self._query = query or {}
+
     async def violations(self, session: AsyncIOMotorClientSession) -> AsyncIterator[Violation]:
-        """Yield the records that MongoDB would refuse, then those with other invalid values."""
-        query = {"$nor": [{"$jsonSchema": record_schema(self._resource)}]}
-        async for record in self._records.find(query, session=session):
-            reason = "; ".join(invalid_fields(self._resource, record).values())
-            yield Violation(self._resource.collection, record[ID], reason)
-        names = self._resource.attribute_names - self._resource.computed.keys()
-        attributes = {name: self._resource.attributes[name] for name in names}
-        async for records in scan(self._records, {}, (ID,), session, names):
+        """Yield the records with a value that MongoDB or a request would refuse."""
+        async for records in scan(self._records, self._query, (ID,), session, self._names):
             for record in records:
-                defects = [
-                    f"{name} is not valid: {defect}"
-                    for name, attribute in attributes.items()
-                    if (defect := value_defect(attribute, record.get(name)))
-                ]
-                if defects:
-                    yield Violation(self._resource.collection, record[ID], "; ".join(defects))
+                if defect := self.defect(record):
+                    yield Violation(self._resource.collection, record[ID], defect)
+
+    def defect(self, record: Record) -> str:
+        """Return why a record is not valid; empty if it is."""
+        resource = self._resource
+        defects = [*invalid_fields(resource, record, self._names).values()]
+        for name in self._names:
+            attribute = None if name in resource.computed else resource.attributes.get(name)
+            if attribute and (reason := _refusal(attribute, record.get(name))):
+                defects.append(f"{name} is not valid: {reason}")
+        return "; ".join(defects)
 
 
 class ComputedFieldsAreRight(Rule):
@@ -340,7 +350,7 @@ class TextsAreInBlocks(Rule):
         await self._records.update_many(query, {"$set": {TEXT_BLOCK: None}})
 
 
-def value_defect(attribute: Attribute, value: Any) -> str | None:
+def _refusal(attribute: Attribute, value: Any) -> str | None:
     """Return why requests may not set a value, None if they may, or if it is of another type."""
     if not isinstance(value, attribute.stored_type) or value == attribute.stored_null:
         return None

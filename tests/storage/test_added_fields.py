@@ -180,7 +180,11 @@ SAME = '[computer]\ny = "text"\n'
             '[computer]\nx = "integer"',
             "computer.x does not fit the stored values of 1 computer (ids 2): x is",
         ),
-        (TWO, '[computer]\nx = {enum = ["b"]}', "of 1 computer (ids 2): Not one of b;"),
+        (
+            TWO,
+            '[computer]\nx = {enum = ["b"]}',
+            "of 1 computer (ids 2): x is not valid: Not one of b;",
+        ),
         (
             TWO,
             '[computer]\nx = {type = "text", required = true}',

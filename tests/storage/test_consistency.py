@@ -19,7 +19,7 @@ from registry.operations.consistency import Report, check
 from registry.operations.rules import TargetsExist, TextsAreInBlocks, Violation
 from registry.resources import RESOURCES
 from registry.settings import Settings
-from registry.storage import SNAPSHOT_UNAVAILABLE
+from registry.storage.mongo.read_commands import SNAPSHOT_UNAVAILABLE
 from registry.storage.text_blocks import BLOCK_SIZE
 from tests.conftest import Serve
 from tests.mongods import mongod_with_fail_points

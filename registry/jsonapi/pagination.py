@@ -1,5 +1,7 @@
 """`sort` and `page` -> the order and the page of a collection, and cursors (JSON:API 1.0)."""
 
+import datetime
+import decimal
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping, Sequence
@@ -9,7 +11,6 @@ from typing import Any, TypeAlias
 from urllib.parse import unquote_plus
 
 import orjson
-from marshmallow import ValidationError
 
 from registry.jsonapi.error_objects import ErrorCollector, quoted
 from registry.jsonapi.error_types import InvalidParameter, PageTooLarge, RangeNotSupported
@@ -21,6 +22,9 @@ from registry.model.resource_type import Relationship, ResourceType
 from registry.protocol import LARGEST_PAGE
 
 _RESOURCE_ID = ResourceId(nullable=False)
+
+_TRAPS = [decimal.Inexact, decimal.InvalidOperation, decimal.Overflow]
+_DECIMAL128 = decimal.Context(prec=34, Emin=-6143, Emax=6144, clamp=1, traps=_TRAPS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,16 +112,17 @@ END: Position = ()
 
 @dataclass(frozen=True, slots=True)
 class Cursors:
-    """Encodes and decodes the cursors of one type in one order."""
+    """Encodes and decodes the cursors of one type in one order.
+
+    They have stored values as they are: what other programs have stored may be no valid attribute.
+    """
 
     type: str
     order: Order
 
     def encode(self, position: Position) -> str:
         """Return the cursor of a position."""
-        pairs = zip(self.order, position, strict=False)
-        values = [None if one is None else key.attribute.to_cursor(one) for key, one in pairs]
-        text = orjson.dumps([self._name(), values])
+        text = orjson.dumps([self._name(), position], default=str)  # decimal numbers
         return urlsafe_b64encode(text).rstrip(b"=").decode()
 
     def decode(self, cursor: str, parameter: str) -> Position:
@@ -128,17 +133,28 @@ class Cursors:
             if name != self._name() or not isinstance(values, list):
                 raise ValueError(name)
             pairs = zip(self.order, values, strict=True) if values else ()
-            return tuple(
-                key.attribute.stored_null if value is None else key.attribute.from_cursor(value)
-                for key, value in pairs
-            )
-        except (ValueError, TypeError, ValidationError) as error:
+            return tuple(_restored(value, key.attribute.stored_type) for key, value in pairs)
+        except (ValueError, TypeError, ArithmeticError) as error:
             reason = "is not a cursor of this collection in this order"
             detail = f"{quoted(cursor)} {reason}; cursors are in the links of a page."
             raise InvalidParameter(detail, parameter=parameter) from error
 
     def _name(self) -> str:
         return f"{self.type}:{','.join(map(str, self.order))}"
+
+
+def _restored(value: Any, stored_type: type) -> Any:
+    """Return the stored value that a cursor has. Raises ValueError, TypeError, ArithmeticError."""
+    if value is None:
+        return None
+    if stored_type is datetime.datetime:
+        return datetime.datetime.fromisoformat(value).astimezone(datetime.UTC)
+    if stored_type is decimal.Decimal:
+        return _DECIMAL128.create_decimal(value)
+    is_too_large = stored_type is int and value > MAX_ID  # the parser takes unsigned integers too
+    if is_too_large or value.__class__ is not stored_type:
+        raise ValueError(value)
+    return value
 
 
 MEMBERS = ("number", "size", "after", "before", "total")

@@ -30,8 +30,6 @@ _INTEGER_TEXT = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 _INTEGER_DIGITS, _FRACTION_DIGITS = 24, 10
 _DECIMAL = rf"-?[0-9]{{1,{_INTEGER_DIGITS}}}(\.[0-9]{{1,{_FRACTION_DIGITS}}})?"
 _DECIMAL_PATTERN = re.compile(_DECIMAL, re.ASCII)
-_TRAPS = [decimal.Inexact, decimal.InvalidOperation, decimal.Overflow]
-_DECIMAL128 = decimal.Context(prec=34, Emin=-6143, Emax=6144, clamp=1, traps=_TRAPS)
 
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 _DATETIME = re.compile(
@@ -128,18 +126,6 @@ class Attribute(fields.Field[Any]):
 
     def to_json(self, value: Any) -> Any:
         """Return the JSON form of a value in a record."""
-        return value
-
-    def to_cursor(self, value: Any) -> Any:
-        """Return a JSON value that `from_cursor` restores exactly."""
-        return value if self.is_json else self.to_json(value)
-
-    def from_cursor(self, value: Any) -> Any:
-        """Return the value in a record that a cursor encodes. Raises ValidationError."""
-        if not self.is_json:
-            return self.from_json(value)
-        if value.__class__ is not self.stored_type:
-            raise self.invalid()
         return value
 
     def openapi_schema(self) -> dict[str, Any]:
@@ -278,9 +264,6 @@ class Integer(Attribute):
             raise self.invalid()
         return int(value)
 
-    def from_cursor(self, value: Any) -> int:
-        return Integer.from_json(self, value)
-
     def from_text(self, text: str) -> int:
         if not _INTEGER_TEXT.fullmatch(text):
             raise self.invalid()
@@ -311,15 +294,6 @@ class Decimal(Attribute):
     def to_json(self, value: Any) -> str | None:
         """Return the number as text; it may also have the driver's class for Decimal128."""
         return None if value is None else f"{decimal.Decimal(str(value)):f}"
-
-    def to_cursor(self, value: Any) -> str:
-        return str(value)
-
-    def from_cursor(self, value: Any) -> decimal.Decimal:
-        try:
-            return _DECIMAL128.create_decimal(value)
-        except (decimal.DecimalException, TypeError, ValueError) as error:
-            raise self.invalid() from error
 
 
 class Date(Attribute):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 from base64 import urlsafe_b64encode
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 from urllib.parse import quote
 
@@ -29,17 +31,23 @@ from registry.jsonapi.pagination import (
     parse_sort,
 )
 from registry.model.graph import Graph
+from registry.model.implicit_attributes import BEGINNING, LASTING
 from registry.model.record import MAX_ID
-from registry.resources import RESOURCES
+from tests.devices import WITH_DEVICES
 
-GRAPH = Graph(RESOURCES)
+GRAPH = Graph(WITH_DEVICES)
 PERSON = GRAPH["person"]
 SIZES = PageSizes(default=50, largest=1000)
 BY_NAME = parse_sort("last_name", PERSON, GRAPH)
 CURSORS = Cursors("person", BY_NAME)
 
 PROFILE = "https://jsonapi.org/profiles/ethanresnick/cursor-pagination"
-VALUES = st.none() | st.text() | st.integers(-MAX_ID, MAX_ID)
+
+TYPED = Cursors("device", parse_sort("active,size,price,seen", GRAPH["device"], GRAPH))
+TIMES = st.datetimes(timezones=st.just(datetime.UTC))
+NUMBERS = st.decimals(allow_nan=False, places=10).filter(lambda number: abs(number) < 10**24)
+IDS = st.integers(-(2**63), MAX_ID)
+POSITIONS = st.tuples(*(st.none() | one for one in (st.booleans(), IDS, NUMBERS, TIMES)), IDS)
 
 
 def parsed(**members: str) -> Page:
@@ -111,14 +119,35 @@ def test_the_errors_of_all_members_are_reported() -> None:
     assert [error.parameter for error in raised.value.errors] == ["page[size]"]
 
 
-@given(st.tuples(st.none() | st.text(), st.integers(-(2**63), MAX_ID)))
-@example((None, 1))
-@example(("", MAX_ID))
-def test_a_cursor_is_decoded_to_the_position_it_encodes(position: Position) -> None:
-    cursor = CURSORS.encode(position)
-    assert CURSORS.decode(cursor, "page[after]") == position
-    assert cursor.isascii()
-    assert quote(cursor, safe="") == cursor, "it needs no percent-encoding"
+@given(st.tuples(st.none() | st.text(), IDS), POSITIONS)
+@example(("", MAX_ID), (True, -(2**63), Decimal("-1E+6000"), LASTING, 1))
+@example((None, 1), (None, None, None, BEGINNING, 1))
+def test_a_cursor_is_decoded_to_the_position_it_encodes(named: Position, typed: Position) -> None:
+    for cursors, position in ((CURSORS, named), (TYPED, typed)):
+        cursor = cursors.encode(position)
+        assert cursors.decode(cursor, "page[after]") == position
+        assert cursor.isascii()
+        assert quote(cursor, safe="") == cursor, "it needs no percent-encoding"
+
+
+FORGED: list[list[Any]] = [
+    [1, "true"],
+    [True, "5", 1.5, 2**63],
+    ["1" * 35, "1E+9999", "x", [1], {"$gt": 0}],
+    ["2026-02-30T00:00:00Z", "0001-01-01T00:00:00+01:00", 5, []],
+]
+"""What cannot be stored, for each value of a position."""
+
+
+@pytest.mark.parametrize(("index", "values"), [*enumerate(FORGED)])
+def test_a_cursor_with_a_forged_value_is_refused(index: int, values: list[Any]) -> None:
+    name = "device:active,size,price,seen,_id"
+    position: list[Any] = [True, 1, "1.5", "2026-02-28T00:00:00+00:00", 1]
+    TYPED.decode(encoded([name, position]), "page[after]")
+    for value in values:
+        position[index] = value
+        with pytest.raises(InvalidParameter):
+            TYPED.decode(encoded([name, position]), "page[after]")
 
 
 NAME = "person:last_name,_id"

@@ -70,7 +70,7 @@ def required_by_query(
     graph, (_, relationships) = scope.graph, scope.start
     for included in _included(query.include or {}, relationships, graph):
         yield from _to_read(included, graph, including)
-    for condition, name in zip(query.filters, query.filter_parameters, strict=True):
+    for name, condition in query.filters.items():
         for related in related_filters(condition):
             yield from _to_read(related.target, graph, name)
         for resource, stored_name in filtered_fields(condition, scope.resource):

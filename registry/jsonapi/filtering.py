@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import orjson
 from marshmallow import ValidationError
 
-from registry.jsonapi.error_objects import ApiErrors, ErrorCollector, JsonPointer, quoted
+from registry.jsonapi.error_objects import ErrorCollector, JsonPointer, quoted
 from registry.jsonapi.error_types import InvalidParameter
 from registry.model.attributes import EQUALITY, Attribute, Operator
 from registry.model.graph import Graph
@@ -130,7 +130,7 @@ def _parts(
 def parse_filter(
     parameter: str, brackets: Sequence[str], value: str, resource: ResourceType, graph: Graph
 ) -> Filter:
-    """Return the filter of a query parameter. Raises ApiErrors with all InvalidParameters.
+    """Return the filter of a query parameter. Raises InvalidParameter, or ApiErrors with several.
 
     brackets: a field and perhaps an operator; none if the value is JSON.
     """
@@ -139,18 +139,16 @@ def parse_filter(
     parser = _Parser(parameter, bool(brackets), resource, graph, fields, related, conditions=[])
     try:
         value.encode()  # bytes that are not UTF-8 arrive as lone surrogates
-        match brackets:
-            case []:
-                return parser.parse_json(value)
-            case [name]:
-                return parser.parse_text(name, None, value)
-            case [name, operator]:
-                return parser.parse_text(name, operator, value)
-        raise parser.error("A filter must be `filter[name]=value` or `filter[name][op]=value`.")
     except UnicodeEncodeError as error:
-        raise ApiErrors([parser.error("The value is not UTF-8.")]) from error
-    except InvalidParameter as error:
-        raise ApiErrors([error]) from error
+        raise parser.error("The value is not UTF-8.") from error
+    match brackets:
+        case []:
+            return parser.parse_json(value)
+        case [name]:
+            return parser.parse_text(name, None, value)
+        case [name, operator]:
+            return parser.parse_text(name, operator, value)
+    raise parser.error("A filter must be `filter[name]=value` or `filter[name][op]=value`.")
 
 
 def related_operator(relationship: Relationship) -> str:
@@ -224,13 +222,16 @@ class _Parser:
 
     def parse_json(self, text: str) -> Filter:
         """Return the conjunction of the conditions in a JSON array."""
+        too_deep = self.error(f"A filter can be nested at most {MAX_DEPTH} levels deep.")
         try:
             conditions = orjson.loads(text)
         except orjson.JSONDecodeError as error:
+            if error.msg.startswith("depth limit"):
+                raise too_deep from error
             raise self.error(f"The value is not JSON: {error}.") from error
         # The methods below, and the encoder of error details, recurse into the value.
         if _depth(conditions) > MAX_DEPTH:
-            raise self.error(f"A filter can be nested at most {MAX_DEPTH} levels deep.")
+            raise too_deep
         parsed = AllOf(self._list(conditions))
         count = len(self.conditions)
         if count > MAX_CONDITIONS:

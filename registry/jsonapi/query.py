@@ -38,17 +38,15 @@ class Query:
 
     fields: sparse fieldsets by type, in the order of the request. include: the relationships to
     include; None if the parameter was not sent. include_sizes: the maximum number of resources to
-    include at the end of a to-many path. order, filters (combined by AND) and page apply to a
-    collection; without a page, it is returned as a whole. filter_parameters: the name of the
-    parameter of each filter.
+    include at the end of a to-many path. order, filters (combined by AND, by the name of their
+    parameter) and page apply to a collection; without a page, it is returned as a whole.
     """
 
     fields: Mapping[str, Set[str]] = field(default_factory=dict)
     include: "Include | None" = None
     include_sizes: Mapping[IncludePath, int] = field(default_factory=dict)
     order: Order = BY_ID
-    filters: tuple[Filter, ...] = ()
-    filter_parameters: tuple[str, ...] = ()
+    filters: Mapping[str, Filter] = field(default_factory=dict)
     page: Page | None = None
 
     def attributes(self, resource: ResourceType) -> frozenset[str]:
@@ -187,8 +185,7 @@ class _Parser:
                 page = parse_page(self._page, scope.sizes, scope.resource, order)
         errors.raise_any()
         tree = None if self._include is None or included is None else included[0]
-        filters, parameters = tuple(self._filters.values()), tuple(self._filters)
-        return Query(self._fields, tree, sizes, order or BY_ID, filters, parameters, page)
+        return Query(self._fields, tree, sizes, order or BY_ID, self._filters, page)
 
 
 def _split_brackets(name: str) -> list[str]:

@@ -90,7 +90,8 @@ class Maintenance:
 
     async def recompute_for(self, resource: ResourceType, query: Query) -> None:
         """Compute the missing fields that filters or the order name. Raises Unavailable."""
-        named = {field for part in query.filters for field in filtered_fields(part, resource)}
+        filters = query.filters.values()
+        named = {field for part in filters for field in filtered_fields(part, resource)}
         for key in query.order:
             target = key.relationship and self._graph[key.relationship.target]
             named.add((target or resource, key.stored_name))

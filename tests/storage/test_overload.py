@@ -224,7 +224,7 @@ async def test_one_address_leaves_half_of_the_slots_to_others(
 async def test_the_last_records_of_a_heavy_query_wait_for_no_other_slot(serve: Serve) -> None:
     api = await serve(heavy_queries=1)
     await api.person()
-    query = Query(filters=(Condition("last_name", Operator.CONTAINS, "opp"),))
+    query = Query(filters={"filter": Condition("last_name", Operator.CONTAINS, "opp")})
     listing = Listing(api.repository.snapshot(), GRAPH["person"], query)
     async with listing.chunks() as chunks:
         assert len(await anext(chunks)) == 1

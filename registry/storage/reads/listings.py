@@ -61,7 +61,7 @@ class Listing:
         self._query = CollectionQuery(
             snapshot,
             resource_type,
-            [*common, *query.filters],
+            [*common, *query.filters.values()],
             query.order,
             fields_of(resource_type, self._names),
         )

@@ -21,7 +21,6 @@ class Effect(Enum):
 
     NONE = auto()
     REQUEST_LOST = auto()
-    REQUEST_LATE = auto()  # delivered right before the next unaffected write
     REPLY_LOST = auto()
 
 
@@ -40,8 +39,6 @@ class Proxy:
         self._path = unquote(urlsplit(mongodb_uri).netloc)
         self._known: set[object] = set()
         self._affected_ids: set[int] = set()
-        self._late: list[tuple[bytes, asyncio.StreamReader, asyncio.StreamWriter]] = []
-        self._delivering = asyncio.Lock()
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[Any] | None] = set()
         self._loop = asyncio.new_event_loop()
@@ -96,22 +93,15 @@ class Proxy:
         self._writers.add(to_mongod)
         lossy = asyncio.Event()
         replies = asyncio.create_task(_forward_replies(mongod, writer, lossy))
-        is_late = False
         with suppress(OSError, asyncio.IncompleteReadError):
-            while await self._is_delivered(message := await _message(reader), lossy):
+            while self._is_delivered(message := await _message(reader), lossy):
                 to_mongod.write(message)
-            if is_late := self._is_late:
-                replies.cancel()
-                await asyncio.wait([replies])
-                self._late.append((message, mongod, to_mongod))
         writer.close()
-        if not is_late:
-            to_mongod.close()
+        to_mongod.close()
         await asyncio.wait([replies])
 
-    async def _is_delivered(self, message: bytes, lossy: asyncio.Event) -> bool:
+    def _is_delivered(self, message: bytes, lossy: asyncio.Event) -> bool:
         """Return whether mongod gets the message; set `lossy` if its reply is to be lost."""
-        self._is_late = False
         command, ids = _command(message)
         if self.permanent and self.affected:
             return False
@@ -123,23 +113,12 @@ class Proxy:
         is_retry = write in self._known or not ids.isdisjoint(self._affected_ids)
         self._known.add(write)
         if is_retry or self.effect is Effect.NONE:
-            await self._deliver_late()
             return True
         self.affected.add(write)
         self._affected_ids |= ids
         if self.effect is Effect.REPLY_LOST:
             lossy.set()
-        self._is_late = self.effect is Effect.REQUEST_LATE
         return lossy.is_set()
-
-    async def _deliver_late(self) -> None:
-        """Deliver late messages, and wait until mongod has replied to them."""
-        async with self._delivering:
-            while self._late:
-                message, mongod, to_mongod = self._late.pop(0)
-                to_mongod.write(message)
-                await _message(mongod)
-                to_mongod.close()
 
 
 async def _forward_replies(

@@ -1,4 +1,4 @@
-"""A provider for all tests of a process, and verifiers of its tokens."""
+"""A provider for all tests of a process, and verifiers of tokens."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from registry.access.oidc import OidcVerifier
 from registry.access.principal import known_scopes
 from registry.resources import RESOURCES
-from tests.access.provider import AUDIENCE, Keys, Provider, generated, running_provider
+from tests.access.provider import AUDIENCE, Provider, generated, running_provider
 
 
 class Clock:
@@ -31,23 +31,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 @pytest.fixture(scope="session")
-def first_keys() -> Keys:
-    return generated("first", "RS256", "ES256", "EdDSA")
-
-
-@pytest.fixture(scope="session")
-def provider_process(first_keys: Keys) -> Iterator[Provider]:
-    with running_provider(first_keys) as provider:
+def provider() -> Iterator[Provider]:
+    with running_provider(generated("first", "RS256", "ES256", "EdDSA")) as provider:
         yield provider
-
-
-@pytest.fixture
-async def provider(provider_process: Provider, first_keys: Keys) -> AsyncIterator[Provider]:
-    """The provider, with its first keys and all of its responses."""
-    yield provider_process
-    await provider_process.respond_with(200)
-    if provider_process.keys is not first_keys:
-        await provider_process.use(first_keys)
 
 
 StartVerifier = Callable[..., Awaitable[OidcVerifier]]
@@ -64,9 +50,3 @@ async def start_verifier() -> AsyncIterator[StartVerifier]:
             return verifier
 
         yield start
-
-
-@pytest.fixture
-async def verifier(start_verifier: StartVerifier, provider: Provider) -> OidcVerifier:
-    """A verifier of the tokens of the provider."""
-    return await start_verifier(provider.issuer)

@@ -40,24 +40,11 @@ def generated(kid_prefix: str, *algorithms: str) -> Keys:
 
 
 class Provider:
-    """A running provider. keys: those with which it signs."""
+    """An issuer, and the keys with which it signs."""
 
     def __init__(self, issuer: str, keys: Keys) -> None:
         self.issuer = issuer
         self.keys = keys
-
-    async def use(self, keys: Keys) -> None:
-        """Replace the keys that the provider signs with and publishes."""
-        await self._control("keys", key_set(keys))
-        self.keys = keys
-
-    async def respond_with(self, status: int) -> None:
-        """Set the status of all responses; 200 for those of the provider."""
-        await self._control("status", status)
-
-    async def key_requests(self) -> int:
-        """Return how often the keys were requested."""
-        return int(await self._control("requests", None))
 
     async def token(self, algorithm: str) -> str:
         """Return an access token that the provider issues to the client `ci`."""
@@ -91,13 +78,6 @@ class Provider:
         key = self.keys[algorithm]
         changed = {"alg": algorithm, "kid": key.kid, **(header or {})}
         return sign(changed, orjson.dumps(self.claims(**claims)), algorithm, key)
-
-    async def _control(self, path: str, value: Any) -> Any:
-        async with (
-            ClientSession() as session,
-            session.put(f"{self.issuer}/test/{path}", data=orjson.dumps(value)) as response,
-        ):
-            return await response.json(content_type=None)
 
 
 def key_set(keys: Keys) -> dict[str, Any]:

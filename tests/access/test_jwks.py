@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
+import orjson
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
@@ -38,40 +39,45 @@ UNUSABLE: dict[str, Any] = {
 }
 
 
-class Issuer:
-    """An issuer whose configuration and keys a test chooses, and that counts requests."""
+class Issuer(Provider):
+    """An issuer in this process, whose configuration and keys a test chooses.
 
-    def __init__(self) -> None:
-        self.url = ""
-        self.keys: Keys = generated("one", "ES256")
-        self.configuration: Any = None
+    requests: how many it has had for its configuration, and for its keys. status: of the responses.
+    """
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url, generated("one", "ES256"))
+        self.configuration: Any = {"issuer": url, "jwks_uri": f"{url}/jwks"}
         self.key_set: Any = key_set(self.keys)
         self.requests = 0
+        self.status = 200
+
+    def use(self, keys: Keys) -> None:
+        """Replace the keys that it signs with and publishes."""
+        self.keys, self.key_set = keys, key_set(keys)
 
     async def respond(self, request: web.Request) -> web.StreamResponse:
         self.requests += 1
-        content = self.key_set
-        if request.path == "/.well-known/openid-configuration":
-            content = self.configuration
-        if isinstance(content, dict):
-            return web.json_response(content)
-        if isinstance(content, bytes):
-            return web.Response(body=content)
-        raise content
-
-    def token(self, **header: str) -> str:
-        return Provider(self.url, self.keys).signed(header=header)
+        is_configuration = request.path == "/.well-known/openid-configuration"
+        content = self.configuration if is_configuration else self.key_set
+        if isinstance(content, Exception):
+            raise content
+        body = content if isinstance(content, bytes) else orjson.dumps(content)
+        return web.Response(status=self.status, body=body)
 
 
 @pytest.fixture
-async def issuer() -> AsyncIterator[Issuer]:
-    issuer = Issuer()
+async def issuer(unused_tcp_port: int) -> AsyncIterator[Issuer]:
+    issuer = Issuer(f"http://127.0.0.1:{unused_tcp_port}")
     app = web.Application()
     app.router.add_get("/{path:.*}", issuer.respond)
-    async with TestServer(app) as server:
-        issuer.url = str(server.make_url("")).rstrip("/")
-        issuer.configuration = {"issuer": issuer.url, "jwks_uri": f"{issuer.url}/jwks"}
+    async with TestServer(app, port=unused_tcp_port):
         yield issuer
+
+
+@pytest.fixture
+async def verifier(start_verifier: StartVerifier, issuer: Issuer) -> OidcVerifier:
+    return await start_verifier(issuer.issuer)
 
 
 async def seconds_until_retry(verifier: OidcVerifier, token: str) -> float:
@@ -88,86 +94,72 @@ async def is_accepted(verifier: OidcVerifier, token: str) -> bool:
     return True
 
 
-Rotate = Callable[[Keys], Awaitable[None]]
-
-
-@pytest.fixture
-def rotate(provider: Provider, clock: Clock) -> Rotate:
-    """Replace the keys of the provider; the verifier, started after this, may read them again."""
-
-    async def rotate(keys: Keys) -> None:
-        await provider.use(keys)
-        clock.seconds += oidc._PAUSE_SECONDS
-
-    return rotate
-
-
 @pytest.mark.parametrize(
     "algorithms",
-    [{"second": "ES256"}, {"second": "EdDSA", "first": "ES256"}],
+    [{"two": "ES256"}, {"two": "EdDSA", "one": "ES256"}],
     ids=["removed", "replaced"],
 )
 async def test_a_verified_token_is_refused_when_its_key_is_no_longer_known(
-    provider: Provider, rotate: Rotate, verifier: OidcVerifier, algorithms: dict[str, str]
+    issuer: Issuer, clock: Clock, verifier: OidcVerifier, algorithms: dict[str, str]
 ) -> None:
-    token = provider.signed()
+    token = issuer.signed()
     await verifier.verify(token)
     keys = [generated(prefix, algorithm) for prefix, algorithm in algorithms.items()]
-    await rotate({name: key for each in keys for name, key in each.items()})
-    await verifier.verify(provider.signed(algorithms["second"]))
+    issuer.use({name: key for each in keys for name, key in each.items()})
+    clock.seconds += oidc._PAUSE_SECONDS
+    await verifier.verify(issuer.signed(algorithms["two"]))
 
     assert verifier.recall(token) is None
     assert not await is_accepted(verifier, token)
 
 
 async def test_removed_keys_are_noticed_without_a_token_of_a_new_key(
-    provider: Provider, start_verifier: StartVerifier, monkeypatch: pytest.MonkeyPatch
+    issuer: Issuer, start_verifier: StartVerifier, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(oidc, "_REFRESH_SECONDS", 0.01)
-    monkeypatch.setattr(oidc, "_PAUSE_SECONDS", 0.0)
-    verifier = await start_verifier(provider.issuer)
-    token = provider.signed()
+    verifier = await start_verifier(issuer.issuer)
+    token = issuer.signed()
     await verifier.verify(token)
-    await provider.use(generated("second", "ES256"))
+    issuer.use(generated("two", "ES256"))
 
+    clock.seconds += oidc._PAUSE_SECONDS
     async with asyncio.timeout(TIMEOUT):
         while verifier.recall(token):  # noqa: ASYNC110 - nothing else reports the refresh
             await asyncio.sleep(0.005)
 
 
 async def test_keys_are_not_read_again_for_each_unknown_key(
-    provider: Provider, clock: Clock, verifier: OidcVerifier
+    issuer: Issuer, clock: Clock, verifier: OidcVerifier
 ) -> None:
-    await verifier.verify(provider.signed())
-    before = await provider.key_requests()
+    await verifier.verify(issuer.signed())
+    before = issuer.requests
 
     async def refuse(number: int) -> None:
-        token = provider.signed(header={"kid": f"unknown {number}"})
+        token = issuer.signed(header={"kid": f"unknown {number}"})
         assert not await is_accepted(verifier, token)
 
     await asyncio.gather(*map(refuse, range(100)))
-    assert await provider.key_requests() == before
+    assert issuer.requests == before
     clock.seconds += oidc._PAUSE_SECONDS
     await asyncio.gather(*map(refuse, range(100)))
     await refuse(0)
-    assert await provider.key_requests() == before + 1
+    assert issuer.requests == before + 2
 
 
 async def test_the_first_tokens_wait_for_the_keys_that_are_being_read(
-    provider: Provider, start_verifier: StartVerifier
+    issuer: Issuer, start_verifier: StartVerifier
 ) -> None:
-    before = await provider.key_requests()
-    verifier = await start_verifier(provider.issuer)
-    tokens = [provider.signed(jti=str(number)) for number in range(10)]
+    verifier = await start_verifier(issuer.issuer)
+    tokens = [issuer.signed(jti=str(number)) for number in range(10)]
 
     assert len(await asyncio.gather(*map(verifier.verify, tokens))) == 10
-    assert await provider.key_requests() == before + 1
+    assert issuer.requests == 2
 
 
 async def test_a_client_that_disconnects_does_not_end_the_wait_of_others(
-    provider: Provider, verifier: OidcVerifier
+    issuer: Issuer, verifier: OidcVerifier
 ) -> None:
-    first, second = (asyncio.create_task(verifier.verify(provider.signed())) for _ in range(2))
+    first, second = (asyncio.create_task(verifier.verify(issuer.signed())) for _ in range(2))
     await asyncio.sleep(0)
     first.cancel()
 
@@ -175,13 +167,13 @@ async def test_a_client_that_disconnects_does_not_end_the_wait_of_others(
 
 
 async def test_tokens_are_verified_once_an_issuer_is_available(
-    provider: Provider, start_verifier: StartVerifier, clock: Clock
+    issuer: Issuer, start_verifier: StartVerifier, clock: Clock
 ) -> None:
-    await provider.respond_with(503)
-    verifier = await start_verifier(provider.issuer)
-    token = provider.signed()
+    issuer.status = 503
+    verifier = await start_verifier(issuer.issuer)
+    token = issuer.signed()
     assert await seconds_until_retry(verifier, token) == oidc._PAUSE_SECONDS
-    await provider.respond_with(200)
+    issuer.status = 200
     clock.seconds += 4.0
     assert await seconds_until_retry(verifier, token) == oidc._PAUSE_SECONDS - 4.0
 
@@ -189,26 +181,18 @@ async def test_tokens_are_verified_once_an_issuer_is_available(
     assert await verifier.verify(token)
 
 
-async def test_an_address_without_an_issuer_is_unavailable(
-    provider: Provider, start_verifier: StartVerifier, unused_tcp_port: int
-) -> None:
-    verifier = await start_verifier(f"http://127.0.0.1:{unused_tcp_port}")
-
-    assert await seconds_until_retry(verifier, provider.signed())
-
-
 async def test_keys_are_used_for_a_limited_time_while_their_issuer_is_unavailable(
-    provider: Provider, clock: Clock, verifier: OidcVerifier
+    issuer: Issuer, clock: Clock, verifier: OidcVerifier
 ) -> None:
-    token = provider.signed()
+    token = issuer.signed()
     await verifier.verify(token)
-    await provider.respond_with(500)
-    unknown = provider.signed(header={"kid": "unknown"})
+    issuer.status = 500
+    unknown = issuer.signed(header={"kid": "unknown"})
     clock.seconds = oidc._STALE_SECONDS
 
     assert await seconds_until_retry(verifier, unknown)
     assert verifier.recall(token)
-    assert await verifier.verify(provider.signed(jti="another token"))
+    assert await verifier.verify(issuer.signed(jti="another token"))
     clock.seconds += oidc._PAUSE_SECONDS
     assert await seconds_until_retry(verifier, unknown)
     assert verifier.recall(token) is None
@@ -219,11 +203,11 @@ async def test_keys_are_used_for_a_limited_time_while_their_issuer_is_unavailabl
 async def test_the_path_of_an_issuer_may_end_with_a_slash(
     slash: str, issuer: Issuer, start_verifier: StartVerifier
 ) -> None:
-    issuer.url += slash
-    issuer.configuration["issuer"] = issuer.url
-    verifier = await start_verifier(issuer.url)
+    issuer.issuer += slash
+    issuer.configuration["issuer"] = issuer.issuer
+    verifier = await start_verifier(issuer.issuer)
 
-    assert await verifier.verify(issuer.token())
+    assert await verifier.verify(issuer.signed())
 
 
 @pytest.mark.parametrize(
@@ -241,7 +225,7 @@ async def test_keys_are_not_read_with_an_invalid_configuration(
     configuration: dict[str, Any], issuer: Issuer, start_verifier: StartVerifier
 ) -> None:
     issuer.configuration |= configuration
-    assert await seconds_until_retry(await start_verifier(issuer.url), issuer.token())
+    assert await seconds_until_retry(await start_verifier(issuer.issuer), issuer.signed())
     assert issuer.requests == 1
 
 
@@ -262,7 +246,7 @@ async def test_an_invalid_key_set_is_not_used(
     key_set: Any, issuer: Issuer, start_verifier: StartVerifier
 ) -> None:
     issuer.key_set = key_set
-    assert await seconds_until_retry(await start_verifier(issuer.url), issuer.token())
+    assert await seconds_until_retry(await start_verifier(issuer.issuer), issuer.signed())
     assert issuer.requests == 2
 
 
@@ -282,7 +266,7 @@ async def test_an_issuer_that_does_not_respond_is_unavailable(
         verifier = await start_verifier(f"http://127.0.0.1:{port}")
 
         async with asyncio.timeout(TIMEOUT):
-            assert await seconds_until_retry(verifier, issuer.token())
+            assert await seconds_until_retry(verifier, issuer.signed())
             await disconnected.wait()
 
 
@@ -291,10 +275,10 @@ async def test_an_unusable_key_does_not_keep_others_from_being_used(
     defect: str, issuer: Issuer, start_verifier: StartVerifier
 ) -> None:
     issuer.key_set["keys"].insert(0, UNUSABLE[defect])
-    verifier = await start_verifier(issuer.url)
+    verifier = await start_verifier(issuer.issuer)
 
-    assert await verifier.verify(issuer.token())
-    assert not await is_accepted(verifier, issuer.token(kid="other"))
+    assert await verifier.verify(issuer.signed())
+    assert not await is_accepted(verifier, issuer.signed(header={"kid": "other"}))
 
 
 @pytest.mark.parametrize("changes", [{"use": "enc"}, {"alg": "ES384"}, {"key_ops": ["sign"]}])
@@ -303,7 +287,7 @@ async def test_a_key_for_another_purpose_verifies_no_token(
 ) -> None:
     del issuer.key_set["keys"][0]["use"]
     issuer.key_set["keys"][0] |= changes
-    assert not await is_accepted(await start_verifier(issuer.url), issuer.token())
+    assert not await is_accepted(await start_verifier(issuer.issuer), issuer.signed())
 
 
 async def test_an_rsa_key_of_less_than_2048_bits_verifies_no_token(
@@ -314,8 +298,8 @@ async def test_an_rsa_key_of_less_than_2048_bits_verifies_no_token(
     issuer.key_set["keys"].append(key.as_dict())
     with warnings.catch_warnings():  # which pytest would turn into errors
         warnings.simplefilter("default")
-        verifier = await start_verifier(issuer.url)
-        token = Provider(issuer.url, {"RS256": key}).signed("RS256")
+        verifier = await start_verifier(issuer.issuer)
+        token = Provider(issuer.issuer, {"RS256": key}).signed("RS256")
 
         assert not await is_accepted(verifier, token)
 
@@ -325,7 +309,7 @@ async def test_keys_are_not_read_from_another_host_without_tls(
 ) -> None:
     keys_url = issuer.configuration["jwks_uri"].replace("127.0.0.1", "0.0.0.0")  # noqa: S104 - reaches the issuer
     issuer.configuration["jwks_uri"] = keys_url
-    assert await seconds_until_retry(await start_verifier(issuer.url), issuer.token())
+    assert await seconds_until_retry(await start_verifier(issuer.issuer), issuer.signed())
 
 
 async def test_keys_of_different_types_may_have_the_same_id(
@@ -333,8 +317,8 @@ async def test_keys_of_different_types_may_have_the_same_id(
 ) -> None:
     keys = generated("one", "ES256", "EdDSA")
     issuer.key_set = {"keys": [key.as_dict(private=False, kid="shared") for key in keys.values()]}
-    verifier = await start_verifier(issuer.url)
+    verifier = await start_verifier(issuer.issuer)
 
     for algorithm in keys:
-        token = Provider(issuer.url, keys).signed(algorithm, header={"kid": "shared"})
+        token = Provider(issuer.issuer, keys).signed(algorithm, header={"kid": "shared"})
         assert await verifier.verify(token)

@@ -13,15 +13,11 @@ from joserfc.jwk import OctKey
 from registry.access.oidc import OidcVerifier
 from registry.access.principal import InvalidToken, Principal
 from tests.access.conftest import StartVerifier
-from tests.access.provider import (
-    AUDIENCE,
-    Provider,
-    base64url,
-    generated,
-    sign,
-)
+from tests.access.provider import AUDIENCE, Provider, base64url, generated, sign
 
 NOW = 1_800_000_000
+
+ALGORITHMS = pytest.mark.parametrize("algorithm", ["RS256", "ES256", "EdDSA"])
 
 INVALID_CLAIMS: dict[str, dict[str, Any]] = {
     "another issuer": {"iss": "https://issuer.example.com"},
@@ -106,6 +102,11 @@ MALFORMED = {
 
 
 @pytest.fixture
+async def verifier(start_verifier: StartVerifier, provider: Provider) -> OidcVerifier:
+    return await start_verifier(provider.issuer)
+
+
+@pytest.fixture
 def fixed_time(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """The time is NOW."""
     monkeypatch.setattr(time, "time", lambda: float(NOW))
@@ -124,7 +125,7 @@ async def reason(verifier: OidcVerifier, token: str) -> str:
     return text
 
 
-@pytest.mark.parametrize("algorithm", ["RS256", "ES256", "EdDSA"])
+@ALGORITHMS
 async def test_a_token_of_the_provider_names_its_client_and_scopes(
     algorithm: str, provider: Provider, verifier: OidcVerifier
 ) -> None:
@@ -226,7 +227,7 @@ async def test_a_key_in_the_header_is_ignored(
     assert await verifier.verify(provider.signed(header={header: value}))
 
 
-@pytest.mark.parametrize("algorithm", ["RS256", "ES256", "EdDSA"])
+@ALGORITHMS
 async def test_a_changed_token_is_refused(
     algorithm: str, provider: Provider, verifier: OidcVerifier
 ) -> None:

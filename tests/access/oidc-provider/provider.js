@@ -6,19 +6,12 @@
 // outlives the tests.
 //
 // It issues JWT access tokens to the client `ci` (client_credentials). The path of the requested resource
-// is the signature algorithm, and its origin the audience. Beside the paths of the provider, there are:
-//   PUT /test/keys      replaces the private keys with those of a JSON Web Key Set
-//   PUT /test/status    sets the status of every response to the service; 200 for those of the provider
-//   GET /test/requests  returns how often the keys were requested
+// is the signature algorithm, and its origin the audience.
 import { createServer } from "node:http";
-import { json } from "node:stream/consumers";
 
 import Provider from "oidc-provider";
 
-let issuer;
 let provider;
-let status = 200;
-let keyRequests = 0;
 
 function resourceServer(_context, resource) {
   const { origin, pathname } = new URL(resource);
@@ -31,7 +24,7 @@ function resourceServer(_context, resource) {
   };
 }
 
-function useKeys(jwks) {
+function start(issuer, jwks) {
   provider = new Provider(issuer, {
     jwks,
     clients: [
@@ -53,28 +46,10 @@ function useKeys(jwks) {
   }).callback();
 }
 
-async function control(request, response) {
-  if (request.url === "/test/keys") {
-    useKeys(await json(request));
-  } else if (request.url === "/test/status") {
-    status = await json(request);
-  }
-  response.end(JSON.stringify(keyRequests));
-}
-
-const server = createServer((request, response) => {
-  keyRequests += request.url === "/jwks";
-  if (request.url.startsWith("/test/")) {
-    control(request, response);
-  } else if (status !== 200) {
-    response.writeHead(status).end();
-  } else {
-    provider(request, response);
-  }
-});
+const server = createServer((request, response) => provider(request, response));
 process.stdin.resume().on("end", () => process.exit());
 server.listen(0, "127.0.0.1", () => {
-  issuer = `http://127.0.0.1:${server.address().port}`;
-  useKeys(process.argv[2] && JSON.parse(process.argv[2]));
+  const issuer = `http://127.0.0.1:${server.address().port}`;
+  start(issuer, process.argv[2] && JSON.parse(process.argv[2]));
   console.log(issuer);
 });

@@ -13,13 +13,11 @@ from pathlib import Path
 import orjson
 
 from benchmark import plot, table
-from benchmark.comparison import compare_servers, compare_workers
+from benchmark.comparison import compare_servers, compare_workers, measure_overload
 from benchmark.followers import measure_followers
 from benchmark.goals import CONNECTIONS
 from benchmark.growth import SIZES, measure_growth
-from benchmark.isolation import measure_isolation
 from benchmark.neighbours import measure_neighbours
-from benchmark.overload import measure_overload
 from benchmark.processes import BenchmarkError, all_cores
 from benchmark.production import compare_in_production
 from benchmark.rounds import Plan
@@ -50,13 +48,11 @@ async def run(options: argparse.Namespace) -> Results:
             await compare_in_production(testbed, persons, options.workloads, goal_plan, results)
         if Part.WORKERS in options.parts:
             await compare_workers(testbed, persons, options.workloads, goal_plan, results)
-        if Part.ISOLATION in options.parts:
-            await measure_isolation(testbed, persons, goal_plan, results)
         if Part.GROWTH in options.parts:
             growth_plan = replace(plan, connections=[1, CONNECTIONS])
             await measure_growth(testbed, options.persons, growth_plan, results)
         if Part.NEIGHBOURS in options.parts:
-            await measure_neighbours(testbed, 5 * options.seconds, results)
+            await measure_neighbours(testbed, persons, goal_plan, results)
         if Part.OVERLOAD in options.parts:
             await measure_overload(testbed, persons, goal_plan, results)
         if Part.FOLLOWERS in options.parts:
@@ -65,7 +61,7 @@ async def run(options: argparse.Namespace) -> Results:
 
 
 def publish(results: Results, options: argparse.Namespace) -> None:
-    """Print the tables; write tables, samples and charts; with --docs, update the page."""
+    """Print the tables; write tables, samples and a chart; with --docs, update the page."""
     tables = table.tables(results)
     print(f"\n{tables}")
     options.output.mkdir(parents=True, exist_ok=True)
@@ -82,7 +78,7 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="scripts/bench",
         description="Compare the service with a constant and a naive server, and two workers with "
-        "one; measure how cost grows with the database; print tables and draw charts.",
+        "one; measure how cost grows with the database; print tables and draw a chart.",
         allow_abbrev=False,
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )

@@ -1,12 +1,15 @@
-"""A client that sends single requests, to check responses and to time long ones."""
+"""A client that sends single requests, to check their responses and to time them."""
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import cycle
+from statistics import quantiles
 
 from aiohttp import (
     ClientError,
@@ -20,6 +23,9 @@ from yarl import URL
 
 from benchmark.processes import BenchmarkError, Server
 from registry.protocol import EXTENSION, media_type
+
+_PAUSE_SECONDS = 0.01
+"""Between repeated requests, so that they measure the latency and not the throughput."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +50,20 @@ class Download:
     bytes: int
 
 
+@dataclass(frozen=True)
+class Latencies:
+    """The latency of requests in milliseconds. failed: those without a response of status 2xx."""
+
+    p50: float
+    p99: float
+    failed: int
+
+
 class Client:
-    """A client of one server. Its methods raise BenchmarkError unless the status is 2xx."""
+    """A client of one server.
+
+    Its methods, except `repeat`, raise BenchmarkError unless the status is 2xx.
+    """
 
     def __init__(self, url: str, session: ClientSession) -> None:
         self.url = url
@@ -63,6 +81,23 @@ class Client:
             async for chunk in response.content.iter_any():
                 length += len(chunk)
         return Download(time.perf_counter() - started, length)
+
+    async def repeat(self, requests: Sequence[Request], seconds: float) -> Latencies:
+        """Send the requests one after another, again and again; return their latencies."""
+        latencies, failed, end = list[float](), 0, time.perf_counter() + seconds
+        for request in cycle(requests):
+            started = time.perf_counter()
+            try:
+                await self.send(request)
+            except BenchmarkError:
+                failed += 1
+            latencies.append(1e3 * (time.perf_counter() - started))
+            # At least two, of which there are percentiles.
+            if len(latencies) > 1 and time.perf_counter() >= end:
+                break
+            await asyncio.sleep(_PAUSE_SECONDS)
+        percentiles = quantiles(latencies, n=100, method="inclusive")
+        return Latencies(percentiles[49], percentiles[98], failed)
 
     @asynccontextmanager
     async def _response(self, request: Request) -> AsyncIterator[ClientResponse]:

@@ -1,4 +1,4 @@
-"""Compares the service with the constant and the naive server, and two workers with one."""
+"""Compares the service with other servers, two workers with one, and many connections with few."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import orjson
 from benchmark import rounds
 from benchmark.client import Request, open_client
 from benchmark.data import add_deletable, fill, remove_added
+from benchmark.goals import BUSY, OVERLOAD
 from benchmark.processes import BenchmarkError, Server, all_cores
 from benchmark.rounds import Plan, Subject
 from benchmark.samples import CONSTANT, NAIVE, ONE_WORKER, SERVICE, TWO_WORKERS, Part, Results
@@ -73,6 +74,18 @@ async def compare_workers(
             for name, server in zip((ONE_WORKER, TWO_WORKERS), servers, strict=True)
         ]
         await rounds.measure(Part.WORKERS, subjects, replace(plan, cores=all_cores()), results)
+
+
+async def measure_overload(testbed: Testbed, persons: int, plan: Plan, results: Results) -> None:
+    """Measure the service, on one core, on so many connections that it is busy, and on more."""
+    database = "overload"
+    await fill(testbed.database(database), persons)
+    async with testbed.service(database, all_cores()[:1]) as server:
+        workloads = await _workloads(testbed, server, persons, ("read", "update"))
+        # It takes a part of a second until all connections are open.
+        longer = replace(plan, seconds=5 * plan.seconds, connections=(BUSY, OVERLOAD))
+        subject = Subject(SERVICE, server, workloads)
+        await rounds.measure(Part.OVERLOAD, [subject], longer, results)
 
 
 async def _workloads(

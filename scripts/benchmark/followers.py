@@ -15,22 +15,18 @@ from urllib.parse import urlsplit
 
 import orjson
 import uvloop
-from aiohttp import ClientSession, ClientTimeout
 
+from benchmark.client import Client, Request, open_client
 from benchmark.data import fill
-from benchmark.processes import BenchmarkError, Server, all_cores
+from benchmark.processes import BenchmarkError, all_cores
 from benchmark.rounds import Plan
-from benchmark.samples import Followers, Latencies, Part, Results
+from benchmark.samples import Followers, Part, Results
 from benchmark.testbed import Testbed
-from registry.protocol import MEDIA_TYPE
 
 _FOLLOWERS, _CHANGES_PER_SECOND = 1_000, 100
 
 _SAMPLED = 20
 """Every so many followers, one takes the time of each change: that of all would occupy a core."""
-
-_PAUSE_SECONDS = 0.02
-"""Between the reads beside the followers."""
 
 _CONNECTING = 50
 """Connections that are opened at the same time."""
@@ -38,22 +34,26 @@ _CONNECTING = 50
 _LAST_SECONDS = 5.0
 """How long the last changes may take."""
 
+_IDS = range(1, 201)
+"""The persons that are read and changed: even the smallest database has them."""
+
 _SENT_AT = re.compile(rb'"last_name":"([0-9.]+)"')
 
 
 async def measure_followers(testbed: Testbed, persons: int, plan: Plan, results: Results) -> None:
     """Let clients follow the service, on one core, while others change and read resources."""
     database, seconds = "followers", 5 * plan.seconds
+    reads = [Request("GET", f"/persons/{id_}") for id_ in _IDS]
     await fill(testbed.database(database), persons)
-    async with testbed.service(database, all_cores()[:1]) as server, _session() as session:
-        alone = await _read(session, server, seconds)
+    async with testbed.service(database, all_cores()[:1]) as server, open_client(server) as client:
+        alone = await client.repeat(reads, seconds)
         memory, before = server.memory, server.cpu_seconds
-        sent = await _change(session, server, seconds)
+        sent = await _change(client, seconds)
         without = (server.cpu_seconds - before) / seconds
         async with _running(server.url) as process:
             before = server.cpu_seconds
             beside, sent = await asyncio.gather(
-                _read(session, server, seconds), _change(session, server, seconds)
+                client.repeat(reads, seconds), _change(client, seconds)
             )
             used = (server.cpu_seconds - before) / seconds
             memory = (server.memory - memory) // _FOLLOWERS
@@ -148,34 +148,20 @@ async def _followers(url: str) -> AsyncIterator[list[_Connection]]:
             transport.abort()
 
 
-async def _change(session: ClientSession, server: Server, seconds: float) -> int:
+async def _change(client: Client, seconds: float) -> int:
     """Change persons at a fixed rate; return how many changes there were."""
     tasks, started = list[asyncio.Task[None]](), monotonic()
     for number in range(round(seconds * _CHANGES_PER_SECOND)):
         await asyncio.sleep(started + number / _CHANGES_PER_SECOND - monotonic())
-        tasks.append(asyncio.create_task(_patch(session, server, 1 + number % 1_000)))
+        tasks.append(asyncio.create_task(_patch(client, _IDS[number % len(_IDS)])))
     await asyncio.gather(*tasks)
     return len(tasks)
 
 
-async def _patch(session: ClientSession, server: Server, id_: int) -> None:
+async def _patch(client: Client, id_: int) -> None:
     attributes = {"last_name": f"{monotonic():.6f}"}
     document = {"data": {"type": "person", "id": str(id_), "attributes": attributes}}
-    async with session.patch(
-        f"{server.url}/persons/{id_}", json=document, headers={"Content-Type": MEDIA_TYPE}
-    ) as response:
-        response.raise_for_status()
-
-
-async def _read(session: ClientSession, server: Server, seconds: float) -> Latencies:
-    """Read persons one after another; return the latencies."""
-    outcomes, end = list[tuple[float, bool]](), monotonic() + seconds
-    while (sent := monotonic()) < end:
-        async with session.get(f"{server.url}/persons/{1 + len(outcomes) % 1_000}") as response:
-            await response.read()
-        outcomes.append((monotonic() - sent, response.ok))
-        await asyncio.sleep(_PAUSE_SECONDS)
-    return Latencies.of(outcomes)
+    await client.send(Request("PATCH", f"/persons/{id_}", orjson.dumps(document)))
 
 
 async def _wait(condition: Callable[[], bool]) -> None:
@@ -183,10 +169,6 @@ async def _wait(condition: Callable[[], bool]) -> None:
     end = monotonic() + _LAST_SECONDS
     while not condition() and monotonic() < end:  # noqa: ASYNC110 - nothing signals it
         await asyncio.sleep(0.01)
-
-
-def _session() -> ClientSession:
-    return ClientSession(timeout=ClientTimeout(total=None))
 
 
 if __name__ == "__main__":

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from statistics import median, quantiles
-from typing import Self
+from statistics import median
 
+from benchmark.client import Latencies
 from benchmark.load import Metrics
 
 CONSTANT, NAIVE, SERVICE = "constant", "naive", "service"
@@ -24,7 +24,6 @@ class Part(StrEnum):
     PRODUCTION = "production"
     WORKERS = "workers"
     GROWTH = "growth"
-    ISOLATION = "isolation"
     NEIGHBOURS = "neighbours"
     OVERLOAD = "overload"
     FOLLOWERS = "followers"
@@ -53,77 +52,19 @@ class FullList:
 
 
 @dataclass(frozen=True)
-class Percentiles:
-    """The latencies of requests sent one after another, in milliseconds."""
-
-    p50: float
-    p99: float
-    longest: float
-
-
-@dataclass(frozen=True)
-class LoopLag:
+class Neighbour:
     """Small requests next to a heavy workload, by its name, or to none.
 
     lag: of requests that the service answers without its database, as soon as its event loop is
-    free. read, write: of one person.
+    free. reads, writes: of one person. answered, refused: the numbers of heavy requests.
     """
 
     workload: str
-    lag: Percentiles
-    read: Percentiles
-    write: Percentiles
-
-
-@dataclass(frozen=True)
-class Latencies:
-    """The latency of requests in milliseconds. failed: those without a response of status 2xx."""
-
-    p50: float
-    p99: float
-    failed: int
-
-    @classmethod
-    def of(cls, outcomes: Sequence[tuple[float, bool]]) -> Self:
-        """Return the percentiles. outcomes: the seconds of each request, whether it succeeded."""
-        percentiles = quantiles((1e3 * one for one, _ in outcomes), n=100, method="inclusive")
-        failed = sum(not succeeded for _, succeeded in outcomes)
-        return cls(percentiles[49], percentiles[98], failed)
-
-
-@dataclass(frozen=True)
-class Neighbour:
-    """Cheap requests next to heavy ones.
-
-    answered, refused, failed: the numbers of heavy requests with a response of status 200, 503 or
-    any other. seconds: the longest time until such a response.
-    """
-
-    name: str
+    lag: Latencies
     reads: Latencies
     writes: Latencies
-    answered: int
-    refused: int
-    failed: int
-    seconds: float
-
-
-@dataclass(frozen=True)
-class Overload:
-    """More requests than the service can answer.
-
-    capacity, rate: successful requests per second at its limit, and beyond it. refused: responses
-    with an error. failed: requests without a response. memory: growth in the second half, in
-    bytes. recovery: seconds from the last request of the load to the last slow response.
-    """
-
-    workload: str
-    capacity: float
-    rate: float
-    refused: int
-    failed: int
-    memory: int
-    recovery: float
+    answered: int = 0
+    refused: int = 0
 
 
 @dataclass(frozen=True)
@@ -154,18 +95,14 @@ class Results:
     environment: str
     samples: list[Sample] = field(default_factory=list)
     full_lists: list[FullList] = field(default_factory=list)
-    loop_lags: list[LoopLag] = field(default_factory=list)
     neighbours: list[Neighbour] = field(default_factory=list)
-    overloads: list[Overload] = field(default_factory=list)
     followers: list[Followers] = field(default_factory=list)
 
     @property
     def failed(self) -> int:
         """The number of failed requests in all samples."""
-        cheap = (each for one in self.neighbours for each in (one.reads, one.writes))
-        failed = sum(latencies.failed for latencies in cheap)
-        failed += sum(one.failed for one in self.neighbours)
-        failed += sum(one.failed for one in self.overloads)
+        small = (each for one in self.neighbours for each in (one.lag, one.reads, one.writes))
+        failed = sum(latencies.failed for latencies in small)
         failed += sum(one.missed + one.beside.failed for one in self.followers)
         return failed + sum(sample.metrics.failed for sample in self.samples)
 

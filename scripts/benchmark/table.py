@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from benchmark.goals import CONNECTIONS, goals
+from benchmark.goals import BUSY, CONNECTIONS, OVERLOAD, goals
 from benchmark.load import Metrics
 from benchmark.samples import (
     CONSTANT,
@@ -16,7 +16,7 @@ from benchmark.samples import (
     Part,
     Results,
 )
-from benchmark.workloads import GROWTH_TITLES, LARGE_TITLES, TITLES
+from benchmark.workloads import GROWTH_TITLES, HEAVY_TITLES, TITLES
 
 _BEGIN, _END = "<!-- benchmark -->", "<!-- end of benchmark -->"
 
@@ -37,13 +37,10 @@ def tables(results: Results) -> str:
         "**Workers**, on all cores, requests per second": _workers(results),
         "**Growth**, requests per second, and median latency in ms": _growth(results),
         "**Whole collections**": _full_lists(results),
-        "**Loop lag** next to large requests on 24 connections, and latency of small ones, in ms": (
-            _loop_lags(results)
-        ),
-        "**Heavy neighbours**, with 60 conditions on 200,000 computers; latency in ms": (
+        "**Small requests** next to heavy ones on 24 connections; latency in ms": (
             _neighbours(results)
         ),
-        "**Overload**, on 2,000 connections": (_overloads(results)),
+        "**Overload**, on one core, requests per second": _overloads(results),
         "**Followers** of the change feed beside 100 changes per second; latencies in ms": (
             _followers(results)
         ),
@@ -153,35 +150,25 @@ def _full_lists(results: Results) -> Iterator[Sequence[str]]:
         yield f"`{one.path}`", f"{one.persons:,}", _number(one.seconds), sent, memory
 
 
-def _loop_lags(results: Results) -> Iterator[Sequence[str]]:
-    yield "next to", "longest loop lag", "p50 read", "p99 read", "p50 write", "p99 write"
-    for one in results.loop_lags:
-        cells = (one.lag.longest, one.read.p50, one.read.p99, one.write.p50, one.write.p99)
-        yield LARGE_TITLES.get(one.workload, one.workload), *map(_number, cells)
-
-
 def _neighbours(results: Results) -> Iterator[Sequence[str]]:
     yield (
-        *("neighbours", "p50 of reads", "p99 of reads", "p50 of writes", "p99 of writes"),
-        *("heavy requests answered", "refused", "slowest in s"),
+        *("next to", "p99 of the loop lag", "p50 of reads", "p99", "p50 of writes", "p99"),
+        *("heavy requests answered", "refused"),
     )
     for one in results.neighbours:
-        counts = one.answered, one.refused
-        latencies = (one.reads.p50, one.reads.p99, one.writes.p50, one.writes.p99)
-        yield one.name, *map(_number, latencies), *map(str, counts), _number(one.seconds)
+        cells = (one.lag.p99, one.reads.p50, one.reads.p99, one.writes.p50, one.writes.p99)
+        counts = f"{one.answered:,}", f"{one.refused:,}"
+        yield HEAVY_TITLES.get(one.workload, one.workload), *map(_number, cells), *counts
 
 
 def _overloads(results: Results) -> Iterator[Sequence[str]]:
-    yield (
-        *("workload", "rate at the limit", "rate beyond it", "ratio"),
-        *("refused", "failed", "memory growth in MiB", "recovery in s"),
-    )
-    for one in results.overloads:
-        yield (
-            *(TITLES[one.workload], _number(one.capacity), _number(one.rate)),
-            *(_ratio(one.rate, one.capacity), f"{one.refused:,}", f"{one.failed:,}"),
-            *map(_number, (one.memory / 2**20, one.recovery)),
+    yield "workload", *(f"{count:,} connections" for count in (BUSY, OVERLOAD)), "ratio"
+    for workload in results.workloads(Part.OVERLOAD):
+        busy, overload = (
+            results.median(Part.OVERLOAD, SERVICE, workload, count) for count in (BUSY, OVERLOAD)
         )
+        ratio = _ratio(overload.rate, busy.rate)
+        yield TITLES[workload], _rate(busy), _rate(overload), ratio
 
 
 def _followers(results: Results) -> Iterator[Sequence[str]]:

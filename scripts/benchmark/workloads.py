@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import orjson
 
@@ -47,22 +48,26 @@ GROWTH_TITLES = {
 }
 """The workloads that show how cost grows with the database, by name."""
 
-LARGE_TITLES = {
+HEAVY_TITLES = {
     "include": "GET of a person with all computers included",
     "linkage": "GET of the linkage of a person to all computers",
     "related": "GET of all computers of a person",
     "stream": "GET of all computers with owners",
-    "exchange": "PATCH of a person's computers, half of them at a time",
     "wrong": "PATCH of linkage that is not valid, 1 MiB",
     "operations": "POST of 1,000 operations",
+    "filter": "GET of computers by 60 conditions that no index serves",
+    "exchange": "PATCH of a person's computers, half of them at a time",
 }
 """The workloads next to which small requests are timed, by name."""
 
 OWNER = 1
-"""The person of the large workloads, who owns all computers."""
+"""The person of the heavy workloads, who owns all computers."""
 
 _MAX_BODY = 2**20
 _MAX_OPERATIONS = 1_000
+
+_FILTERS, _CONDITIONS = 1_000, 60
+"""How many different filters there are, and the conditions of each."""
 
 _MAX_LINKAGE = 16_000
 """Resource identifiers per request, which fit into _MAX_BODY."""
@@ -161,8 +166,8 @@ def growth_workloads(persons: int, directory: Path) -> dict[str, Workload]:
     return _store(requests, GROWTH_TITLES, directory)
 
 
-def large_workloads(computers: int, directory: Path) -> dict[str, Workload]:
-    """Return the large workloads for a database in which OWNER has this many computers."""
+def heavy_workloads(computers: int, directory: Path) -> dict[str, Workload]:
+    """Return the heavy workloads for a database in which OWNER has this many computers."""
     owner = f"/persons/{OWNER}"
     linkage = f"{owner}/relationships/computers"
     half = min(computers // 2, _MAX_LINKAGE)
@@ -173,11 +178,23 @@ def large_workloads(computers: int, directory: Path) -> dict[str, Workload]:
         "linkage": [Request("GET", linkage)],
         "related": [Request("GET", f"{owner}/computers")],
         "stream": [Request("GET", "/computers?include=owner")],
-        "exchange": [Request("PATCH", linkage, _linkage(ids)) for ids in halves],
         "wrong": [Request("PATCH", linkage, wrong)],
         "operations": [_updating_operations(computers)],
+        "filter": [_filter(number) for number in range(_FILTERS)],
+        # Last, as MongoDB is busy for seconds after it.
+        "exchange": [Request("PATCH", linkage, _linkage(ids)) for ids in halves],
     }
-    return _store(requests, LARGE_TITLES, directory)
+    return _store(requests, HEAVY_TITLES, directory)
+
+
+def _filter(number: int) -> Request:
+    """Return a request with a filter of its own, as those with the same share a query."""
+    conditions = [
+        {"name": "serial", "op": "contains", "val": f"{number}-{each}"}
+        for each in range(_CONDITIONS)
+    ]
+    text = quote(orjson.dumps([{"or": conditions}]))
+    return Request("GET", f"/computers?filter={text}&page%5Bsize%5D=1")
 
 
 def _updating_operations(computers: int) -> Request:

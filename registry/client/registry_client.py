@@ -23,6 +23,7 @@ from registry.client.transport import (
     json_text,
     linked_resources,
     member,
+    reading_response,
     resource_change,
 )
 
@@ -48,9 +49,7 @@ class Client(Transport):
     ValueError for what cannot be sent; only `changes` waits for one that has responded before.
     """
 
-    def __init__(self, url: str, token: str | None = None) -> None:
-        super().__init__(url, token)
-        self._collections: Document = {}
+    _collections: Mapping[str, str] = {}  # the last parts of their paths, by type
 
     async def create(self, type_name: str, /, **fields: Any) -> Resource:
         """Create a resource. Raises Conflict if a unique value is taken."""
@@ -115,12 +114,14 @@ class Client(Transport):
         }
         body = {protocol.OPERATIONS: operations}
         document, _ = await self.send(hdrs.METH_POST, "operations", body, headers)
-        return list(document[protocol.RESULTS])
+        with reading_response():
+            return list(document[protocol.RESULTS])
 
     async def position(self) -> str:
         """Return the present position in the changes."""
         document, _ = await self.send(hdrs.METH_GET, "changes")
-        return str(document["meta"]["position"])
+        with reading_response():
+            return str(document["meta"]["position"])
 
     async def changes(
         self, *, after: str | None = None, types: Names = ()
@@ -166,7 +167,7 @@ class Client(Transport):
             cursor = member(document, "meta", "page", "after")
             following = [*first, ("page[after]", str(cursor))] if cursor else []
             if not isinstance(member(document, "data"), list) or following == page:
-                raise RegistryError(f"not a registry: the response of /{path} is no page of one")
+                raise RegistryError(f"not a registry: the response of /{path} is not a page of one")
             yield document
             page = following
 
@@ -205,23 +206,28 @@ class Client(Transport):
         return now.etag
 
     async def _body(self, resource: Resource, fields: Document) -> Document:
-        """Return the document of a resource; values tell relationships from attributes."""
+        """Return the document of a resource."""
         attributes, relationships = dict[str, Any](), dict[str, Any]()
         for name, value in fields.items():
-            is_link = isinstance(value, Resource | list | tuple)
-            if is_link or (value is None and await self._is_relationship(resource.type, name)):
+            if await self._is_relationship(resource, name, value):
                 relationships[name] = {"data": _linkage(value)}
             else:
                 attributes[name] = value
         identifier = {"type": resource.type} | ({"id": resource.id} if resource.id else {})
         return {"data": {**identifier, "attributes": attributes, "relationships": relationships}}
 
-    async def _is_relationship(self, type_name: str, name: str) -> bool:
-        """Ask for the methods of its path: only the OpenAPI document, which is large, has names."""
+    async def _is_relationship(self, resource: Resource, name: str, value: Any) -> bool:
+        """Return whether a field is a relationship; of None, unless it was read, ask the service.
+
+        It tells by the methods of a path: only the OpenAPI document, which is large, has names.
+        """
+        if value is not None or name in resource.attributes:
+            return isinstance(value, Resource | list | tuple)
+        if name in resource.related:
+            return True
+        path = await self._path(resource.type, "1", "relationships", name)
         try:
-            await self.send(
-                hdrs.METH_OPTIONS, await self._path(type_name, "1", "relationships", name)
-            )
+            await self.send(hdrs.METH_OPTIONS, path)
         except RegistryError as error:
             if error.status != 404:
                 raise
@@ -232,12 +238,9 @@ class Client(Transport):
         """Return a path in a collection, relative to the base URL."""
         if not self._collections:
             document, _ = await self.send(hdrs.METH_GET, "")
-            collections = member(document, "meta", "collections")
-            if not isinstance(collections, dict):
-                raise RegistryError("not a registry: its entry point names no collections")
-            self._collections = {
-                name: str(url).rpartition("/")[2] for name, url in collections.items()
-            }
+            with reading_response():
+                urls = document["meta"]["collections"].items()
+                self._collections = {name: url.rpartition("/")[2] for name, url in urls}
         if type_name not in self._collections:
             known = ", ".join(self._collections)
             raise RegistryError(f"there is no type {type_name!r}; the types are {known}")

@@ -5,8 +5,8 @@ Requests are repeated while that is safe, bounded in time and size, and go to on
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date, time
 from decimal import Decimal
@@ -148,6 +148,16 @@ def member(value: Any, *path: str | int) -> Any:
     return value
 
 
+@contextmanager
+def reading_response() -> Iterator[None]:
+    """Raise RegistryError for what is not a response of the service."""
+    try:
+        yield
+    except (AttributeError, LookupError, TypeError, ValueError):
+        raise RegistryError("not a registry: its response is not a document of one", 200) from None
+
+
+@reading_response()
 def linked_resources(document: Any) -> list[Resource]:
     """Return the resources in `data`, which lead to those in `included`."""
     known: dict[tuple[str, str], Resource] = {}
@@ -171,6 +181,7 @@ def linked_resources(document: Any) -> list[Resource]:
     return list(map(resource_of, primary))
 
 
+@reading_response()
 def resource_change(text: bytes, position: str) -> ResourceChange:
     """Return a change, which is an operation (JSON:API, Atomic Operations)."""
     change = orjson.loads(text)
@@ -332,7 +343,9 @@ async def _document(path: str, response: ClientResponse) -> Any:
         document = orjson.loads(body)
     if status // 100 == 2:
         if status != 204 and not isinstance(document, dict):
-            raise RegistryError(f"not a registry: the response of /{path} is no document", status)
+            raise RegistryError(
+                f"not a registry: the response of /{path} is not a document", status
+            )
         return document
     location, code = response.headers.get(hdrs.LOCATION), member(document, "errors", 0, "code")
     target = location and f"nothing is sent to {location}"

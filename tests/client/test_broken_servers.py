@@ -15,6 +15,7 @@ import pytest
 from registry.client import Client, RegistryError, transport
 
 ENTRY = {"meta": {"collections": {"person": "http://elsewhere.example/a/persons"}}}
+LINKED = {"type": "person", "id": "1", "relationships": {"computers": {"data": 5}}}
 PERSON = {"type": "person", "id": "1", "attributes": {"last_name": "Hopper"}}
 TYPE = "Content-Type: application/vnd.api+json"
 FEED = "Content-Type: text/event-stream"
@@ -87,14 +88,20 @@ async def names(registry: Client) -> list[str]:
             [response({}, "Content-Type: application/json")],
             "not a registry: the response of / is not application/vnd.api+json",
         ),
-        ([response(b"<html>")], "not a registry: the response of / is no document"),
+        ([response(b"<html>")], "not a registry: the response of / is not a document"),
         ([response(ENTRY), response([])], "not a registry: the response of /persons"),
         ([response(ENTRY), response({})], "not a registry: the response of /persons"),
         (
             [response(ENTRY)] + 2 * [response({"data": [], "meta": {"page": {"after": "a"}}})],
-            "not a registry: the response of /persons is no page of one",
+            "not a registry: the response of /persons is not a page of one",
         ),
-        ([response({"meta": {"collections": [1]}})], "not a registry"),
+        *(
+            ([*entry, response(one)], "not a registry: its response is not a document of one")
+            for entry, one in [
+                *(([], {"meta": {"collections": one}}) for one in ([1], {"person": 1})),
+                *(([response(ENTRY)], {"data": [one]}) for one in (1, {"id": "1"}, LINKED)),
+            ]
+        ),
         (
             [response(ENTRY), response(b"", "Location: http://evil.example/", status=302)],
             "/persons failed with status 302: nothing is sent to http://evil.example/",
@@ -166,6 +173,7 @@ async def test_an_earlier_version_is_reported(serve: Callable[..., Any]) -> None
     [
         (b"data: " + b"x" * 5_000_000, "/changes has a transaction that is too large"),
         (b"data: 1234\n\n" * 300, "/changes has a transaction that is too large"),
+        *((b"id: 1\ndata: %b\n\n" % one, "not a registry") for one in (b"{", b"[]", b'{"op": 1}')),
     ],
 )
 async def test_changes_of_another_kind_are_reported(

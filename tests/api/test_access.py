@@ -19,7 +19,7 @@ from registry.app import create_app
 from registry.http.app_keys import NOTICE
 from registry.http.request_recorder import Entry
 from registry.http.views.document_view import ENDPOINTS
-from registry.http.views.site import TrailingSlashView
+from registry.http.views.site import drop_slash
 from registry.offloading import MAX_INLINE_BYTES
 from registry.settings import Settings
 from registry.storage import tokens
@@ -90,7 +90,7 @@ def supported_methods(secured: Settings) -> dict[str, set[str]]:
     app = create_app(secured, limits=LIMITS)
     for route in app.router.routes():
         assert route.resource
-        if route.handler is TrailingSlashView:  # for all methods
+        if route.handler is drop_slash:  # for all methods
             continue
         if route in app[ENDPOINTS]:
             handlers = {*app[ENDPOINTS][route].handlers}

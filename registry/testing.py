@@ -146,8 +146,6 @@ async def _error_documents(request: web.Request, handler: Handler) -> web.Stream
     """Respond to errors as the server of the service does, which is not that of aiohttp's tests."""
     try:
         return await handler(request)
-    except web.HTTPRedirection:
-        raise
     except Exception as error:
         if request.writer.output_size:
             raise

@@ -30,7 +30,7 @@ _log = logging.getLogger("registry")
 
 
 def error_response(request: web.BaseRequest, error: Exception) -> web.Response:
-    """Log an exception, and return its error document; HTTPExceptions keep headers and cookies."""
+    """Log an exception, and return its error document; HTTPExceptions keep their headers."""
     reported = log_error(request, error)
     headers = CIMultiDict(common_headers(request_id(request)))
     if isinstance(error, web.HTTPException):
@@ -45,8 +45,6 @@ def error_response(request: web.BaseRequest, error: Exception) -> web.Response:
         content_type=MEDIA_TYPE,
         headers=headers,
     )
-    if isinstance(error, web.HTTPException):
-        response.cookies.update(error.cookies)
     broken = errors.MalformedRequest | errors.RequestTimeout
     is_broken = any(isinstance(one, broken) for one in reported.errors)
     # Where the next request begins is not known, nor whether a body still follows.

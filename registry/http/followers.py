@@ -333,13 +333,10 @@ class Followers:
             await asyncio.sleep(_TICK_SECONDS)
             try:
                 await _wake(one for one in self._followers if one.is_quiet)
-                await self._end_rejected()
+                tokens = {one.token for one in self._followers if one.token is not None}
+                await asyncio.gather(*map(self._end_if_rejected, tokens))
             except Exception:  # noqa: BLE001 - a defect: tokens are still to be checked
                 _log.exception("Connections of the change feed are not maintained")
-
-    async def _end_rejected(self) -> None:
-        tokens = {one.token for one in self._followers if one.token is not None}
-        await asyncio.gather(*map(self._end_if_rejected, tokens))
 
     async def _end_if_rejected(self, token: str) -> None:
         try:

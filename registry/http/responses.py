@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from functools import lru_cache
+from functools import cache
 from http import HTTPStatus
 from random import getrandbits
 
@@ -155,7 +155,7 @@ class DocumentResponse(web.StreamResponse):
         """Do nothing: `prepare` has sent the body."""
 
 
-@lru_cache(maxsize=64)  # bounded, because clients choose the version
+@cache
 def _first_lines(version: HttpVersion, status: int, stays_open: bool) -> str:
     """Return the status line and the headers that do not depend on the request otherwise."""
     status_line = f"HTTP/{version.major}.{version.minor} {status} {HTTPStatus(status).phrase}\r\n"

@@ -194,8 +194,6 @@ class _Server(web.Server):
             self._check(request)
             preflight = self._cors.preflight(request) if self._cors.is_on else None
             response = preflight or await self._handle_by_app(request)
-        except (web.HTTPSuccessful, web.HTTPRedirection) as error:
-            response = web.Response(status=error.status, headers=error.headers, body=error.body)
         except Exception as error:  # noqa: BLE001 - each becomes a response
             response = _respond_to(request, error)
         except BaseException:

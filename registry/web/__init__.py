@@ -7,7 +7,7 @@ from typing import Any
 
 import aiohttp_swagger3
 import orjson
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from registry.http.addresses import PAGE_PATH, UI_PATH
 from registry.http.compression import PAGE, POLICY, StaticFiles, read_files
@@ -55,8 +55,8 @@ def _contents(description: Callable[[], dict[str, Any]]) -> dict[str, bytes]:
 
 
 async def _redirect(_: web.Request) -> web.Response:
-    """Raise HTTPMovedPermanently to the page."""
-    raise web.HTTPMovedPermanently(f"{UI_PATH}/", headers=POLICY)
+    """Respond with 301 to the page."""
+    return web.Response(status=301, headers={**POLICY, hdrs.LOCATION: f"{UI_PATH}/"})
 
 
 def _directory() -> Path:

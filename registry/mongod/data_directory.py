@@ -31,6 +31,10 @@ MEMBER = "./mongodb-27017.sock"
 """The member of the replica set. mongod runs in the directory of its socket, so this name, which
 is stored with the data, stays valid when they are moved; the leading dot avoids a DNS lookup."""
 
+_PRIMARY = "mongodb-primary.sock"
+"""The link to it by which clients connect, from when mongod is the primary. On a connection that
+was opened before, the driver would refuse all sessions, and with them transactions, for ever."""
+
 _MAX_PATH_BYTES = 103
 """Longest path to which macOS can connect; Linux allows 107. mongod binds a relative path."""
 
@@ -166,13 +170,13 @@ def socket_directory(data_dir: Path) -> Iterator[Path]:
 
 @contextmanager
 def socket_uri(directory: Path) -> Iterator[tuple[Path, str]]:
-    """Yield a path of the socket in a directory, short enough to connect to, and its URI.
+    """Yield a path for clients in the directory of a socket, short enough, and its URI.
 
     If the own path is too long or not ASCII, the other one leads through a private link. Raises
     StartError.
     """
     with ExitStack() as stack:
-        path = directory / MEMBER
+        path = directory / _PRIMARY
         if not str(path).isascii() or len(str(path)) > _MAX_PATH_BYTES:
             with start_errors(directory.parent):
                 private = stack.enter_context(
@@ -183,8 +187,13 @@ def socket_uri(directory: Path) -> Iterator[tuple[Path, str]]:
                 stack.enter_context(_kept(Path(private)))
                 link = Path(private, "socket")
                 link.symlink_to(directory)
-                path = link / MEMBER
-        yield path, f"mongodb://{quote(str(path), safe='')}/?directConnection=true"
+                path = link / _PRIMARY
+        yield path, uri_of(path)
+
+
+def uri_of(path: Path) -> str:
+    """Return the URI of a mongod at a socket."""
+    return f"mongodb://{quote(str(path), safe='')}/?directConnection=true"
 
 
 def is_listening(path: Path) -> bool:

@@ -32,6 +32,7 @@ from registry.mongod.data_directory import (
     socket_directory,
     socket_uri,
     start_errors,
+    uri_of,
     wait_for_previous,
 )
 from registry.mongod.server_log import Log
@@ -118,7 +119,7 @@ async def mongod(
         data = ("--dbpath", str(db_path(data_dir)))
         command = (str(binary), *data, "--wiredTigerCacheSizeGB", _cache_gib(), *_OPTIONS)
         supervisor = await stack.enter_async_context(Supervisor(on_failure))
-        await supervisor.start("mongod", _Mongod(command, data_dir, sockets, path, uri, log).run)
+        await supervisor.start("mongod", _Mongod(command, data_dir, sockets, path, log).run)
         yield uri
 
 
@@ -154,14 +155,14 @@ def _stop(shell: Process, stdin: socket.socket) -> None:
 class _Mongod:
     """A mongod that can be started repeatedly.
 
-    sockets: the directory where it runs. path: that of its socket. starts: how many there were.
+    sockets: the directory where it runs. path: by which clients connect. starts: how many there
+    were.
     """
 
     command: tuple[str, ...]
     data_dir: Path
     sockets: Path
     path: Path
-    uri: str
     log: Log
     starts: int = 0
 
@@ -171,6 +172,7 @@ class _Mongod:
         if self.starts:
             self._require_space()
             await wait_for_previous(self.data_dir)
+        self.path.unlink(missing_ok=True)
         self.log.begin()
         async with bound_process(self.command, self.sockets, self.log) as process:
             await self._wait_until_ready(process)
@@ -195,17 +197,19 @@ class _Mongod:
         return self._reason(await wait_for_exit(process), self.log.first_error())
 
     async def _wait_until_ready(self, process: Process) -> None:
+        member = self.path.parent / MEMBER
         try:
             async with asyncio.timeout(START_SECONDS):
-                while not is_listening(self.path):
+                while not is_listening(member):
                     if process.returncode is not None:
                         raise ChildProcessError(f"it ended with {await wait_for_exit(process)}")
                     await asyncio.sleep(_POLL_SECONDS)
-                await _wait_for_primary(self.uri)
+                await _wait_for_primary(uri_of(member))
         except (TimeoutError, ChildProcessError, PyMongoError) as error:
             late = f"it was not ready after {START_SECONDS:g} s"
             reason = self.log.version_conflict() or self.log.first_error() or str(error) or late
             raise ChildProcessError(self._reason(reason)) from error
+        self.path.symlink_to(MEMBER)
 
     def _reason(self, *parts: str | None) -> str:
         return f"{': '.join(filter(None, parts))} (its log is {self.log})"

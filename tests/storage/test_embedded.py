@@ -23,9 +23,9 @@ from pymongo.errors import OperationFailure
 
 from registry import supervision
 from registry.mongod import data_directory, embedded
-from registry.mongod.data_directory import running_uri
+from registry.mongod.data_directory import is_listening, running_uri
 from registry.settings import Settings
-from tests.mongods import Client, client_of, running, start_error
+from tests.mongods import SOCKET, Client, client_of, running, start_error
 from tests.programs import required_program
 from tests.storage.waiting import eventually
 from tests.support import Database
@@ -120,7 +120,7 @@ async def test_only_this_user_can_reach_mongod_and_there_is_no_tcp_port(tmp_path
             "drwx------",
             "srwx------",
         ]
-        assert net["bindIp"] == f"./{path.name}"
+        assert net["bindIp"] == SOCKET
 
 
 @pytest.mark.slow
@@ -199,6 +199,17 @@ async def test_a_link_in_place_of_a_file_of_the_service_is_not_followed(
 
 def kill(data_dir: Path) -> None:
     os.kill(int((data_dir / "mongodb" / "mongod.lock").read_text()), signal.SIGKILL)
+
+
+async def test_clients_reach_a_restarted_mongod_when_it_is_the_primary(tmp_path: Path) -> None:
+    async with embedded.mongod(Settings(data_dir=tmp_path)) as uri, asyncio.timeout(60):
+        path = Path(unquote(urlsplit(uri).netloc))
+        kill(tmp_path)
+        assert await eventually(lambda: not is_listening(path))
+        while not is_listening(path):  # noqa: ASYNC110 - often, as it is a secondary for 10 ms
+            await asyncio.sleep(0.001)
+        async with client_of(uri) as client:
+            assert (await client.admin.command("hello"))["isWritablePrimary"]
 
 
 async def test_a_mongod_that_cannot_be_restarted_is_reported(

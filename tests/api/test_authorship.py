@@ -187,19 +187,6 @@ async def test_the_authorship_is_sent_only_if_fields_names_it(api: Api) -> None:
                 assert resource["attributes"].keys() & {*ATTRIBUTES} == names
 
 
-async def test_requests_cannot_set_the_authorship(api: Api) -> None:
-    sent = {"created_by": "me", "created_at": "2026-02-28T12:30:00.000Z"}
-    created = await send(api, "ci", "POST", "/persons", PERSON | {"meta": sent})
-    assert shown(created)["created_by"] == "ci"
-    for refused in (
-        await api.patch("/persons/1", new("person", **sent)),
-        await api.post("/persons", new("person", first_name="A", last_name="B", **sent)),
-    ):
-        assert refused.errors == [(422, f"/data/attributes/{name}") for name in sent]
-        details = {error["detail"] for error in refused.document["errors"]}
-        assert details == {"This attribute is read-only."}
-
-
 async def test_records_of_external_writers_show_what_is_known(api: Api, database: Database) -> None:
     records: list[dict[str, Any]] = [
         {},
@@ -221,33 +208,26 @@ async def test_records_of_external_writers_show_what_is_known(api: Api, database
     assert updated == nothing | {"updated_at": updated["updated_at"], "updated_by": "ci"}
 
 
-TIMES = [None, "2026-01-01T00:00:00.000Z", "2026-01-01T00:00:00.001Z", "2026-03-01T23:59:59.999Z"]
-NAMES = [None, "ci", "grace", "$null"]
-
-
 async def test_authorship_can_be_filtered_and_sorted_by(api: Api, database: Database) -> None:
-    everyone: list[dict[str, Any]] = []
-    for number in range(24):
-        values = {"created_at": TIMES[number % 4], "updated_by": NAMES[number // 3 % 4]}
-        # What is not known may be missing instead of null.
-        known = {name: one for name, one in values.items() if one is not None or number % 2}
-        await database.persons.insert_one(
-            {"_id": number + 1, "first_name": "A", "last_name": "B", **known}
-        )
-        everyone.append({"id": str(number + 1), **values})
-    for query, name, accepted in (
-        (f"filter[created_at][ge]={TIMES[2]}", "created_at", TIMES[2:]),
-        ("filter[created_at]=2026-01-01T01:00:00%2B01:00", "created_at", TIMES[1:2]),
-        ("filter[updated_by]=ci,null", "updated_by", NAMES[:2]),
-        ("filter[updated_by][ne]=$null", "updated_by", NAMES[:3]),
+    times = ["2026-01-01T00:00:00.000Z", "2026-01-01T00:00:00.001Z"]
+    known: list[dict[str, Any]] = [
+        {"updated_by": None},  # which is the same as nothing
+        {},
+        {"created_at": times[0], "updated_by": "$null"},
+        {"created_at": times[1], "updated_by": "ci"},
+    ]
+    await database.persons.insert_many(
+        {"_id": number, "first_name": "A", "last_name": "B", **one}
+        for number, one in enumerate(known, 1)
+    )
+    for query, ids in (
+        (f"filter[created_at][ge]={times[1]}", "4"),
+        ("filter[created_at]=2026-01-01T01:00:00%2B01:00", "3"),
+        ("filter[updated_by]=ci,null", "124"),
+        ("filter[updated_by][ne]=$null", "124"),
+        ("sort=created_at", "1234"),
+        ("sort=-updated_by", "4321"),
     ):
-        expected = [one["id"] for one in everyone if one[name] in accepted]
-        assert (await api.get(f"/persons?{query}")).ids == expected, query
-    for name in ("created_at", "updated_by"):
-        ordered = sorted((one[name] or "", int(one["id"])) for one in everyone)
-        ids = [str(id_) for _, id_ in ordered]
-        for sign, order in (("", ids), ("-", ids[::-1])):
-            path = f"/persons?sort={sign}{name}"
-            assert (await api.get(path)).ids == order
-            pages = await api.pages(f"{path}&page[size]=7")
-            assert [id_ for page in pages for id_ in page.ids] == order
+        assert (await api.get(f"/persons?{query}")).ids == [*ids], query
+        pages = await api.pages(f"/persons?{query}&page[size]=1")
+        assert [id_ for page in pages for id_ in page.ids] == [*ids], query

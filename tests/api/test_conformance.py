@@ -141,43 +141,33 @@ async def test_unknown_parameters_are_rejected(fleet: Api, database: Database) -
 PAGED = "/persons?include=computers"
 
 REFUSED = [
-    *(f"/persons?filter[{name}]=1" for name in ("password", "version", "_id", "$where", "id][$gt")),
     *(f"/computers?filter[owner.{name}]=x" for name in ("nickname", "password", "computers")),
     *(
         f"/persons?sort={name}"
         for name in (
-            *("password", "$natural", "computers", "%00", "%ff", "_id", ".", "--id", "%2Bid"),
-            *("%20id", "ID", "-", "owner", "first_name.", "last_name,", "computers.serial"),
-            *("last_name,,id", "last_name,-last_name", "id,id"),
+            *("password", "$natural", "computers", "%00", "%ff", "_id", ".", "--id", "%20id", "ID"),
+            *("-", "owner", "first_name.", "last_name,", "last_name,,id", "id,id"),
+            *("computers.serial", "last_name,-last_name"),
         )
     ),
     *(f"/computers?sort=owner.{name}" for name in ("password", "", "computers.serial")),
-    *(f"/persons?page[{name}]=1" for name in ("", "offset", "size][x", "Size", "before")),
     *(f"{PAGED}&page[{path}][size]=1" for path in ("owner", "computer", "computers.", "")),
     *(f"{PAGED}&page[computers]{more}" for more in ("[number]=1", "=1", "[size]=0", "[size]=x")),
-    "/persons?include=computers.owner&page[computers.owner][size]=1",
     *(f"/computers?include=owner&page[{path}][size]=1" for path in ("owner", "owner.computers")),
-    *(f"/persons?include={path}" for path in ("owner", "email", "person", " computers", "$lookup")),
+    *(f"/persons?include={path}" for path in ("owner", "email", " computers", "$lookup")),
     *(f"/persons?include={path}" for path in ("computers,", ",", ".", "computers.", ".computers")),
     *(f"/persons?include=computers{path}" for path in ("..owner", ".serial", ".owner" * 2)),
-    *(f"/computers/1?include={path}" for path in ("person", "computers", "OWNER")),
     *(f"/persons/1?fields[{name}]=email" for name in ("", "persons", "Person", "$where")),
     *(f"/computers?{name}=email" for name in ("fields", "fields[person][x]", "Fields[person]")),
-    *(f"/computers?fields[person]={name}" for name in ("password", "owner", "_id", "$email")),
-    *(f"/persons?fields[person]={names}" for names in ("email,", ",", "email, full_name")),
+    *(f"/computers?fields[person]={name}" for name in ("password", "owner", "_id", "email,", ",")),
     *(f"/persons/1?{query}" for query in ("sort=id", "page[size]=1")),
     *(f"{OWNED}?include={path}" for path in ("computers", "owner.cars")),
     *(f"{OWNED}?{query}" for query in ("sort=last_name", "filter[last_name]=x", "x=1")),
-    f"{OWNED}?include=owner&page[computers][size]=1",
     *(f"{OWNER}?{query}" for query in ("include=owner", "sort=last_name", "filter[id]=1")),
-    *(f"{OWNER}?{query}" for query in ("page[number]=1", "fields[person]=password")),
-    *(f"{LINKAGE}?include={path}" for path in ("owner", "computers.cars", "serial")),
+    *(f"{LINKAGE}?include={path}" for path in ("owner", "computers.cars")),
     f"{LINKAGE}?include=computers.owner.computers.owner",
-    f"{LINKAGE}?include=computers&page[computers][size]=1",
     *(f"{LINKAGE}?{query}" for query in ("sort=last_name", "filter[password]=x", "page[size]=0")),
-    *(f"{LINKAGE}?{query}" for query in ("fields[cars]=x", "page[after]=x")),
-    *(f"{OWNER_LINKAGE}?{query}" for query in ("include=computers", "sort=last_name")),
-    *(f"{OWNER_LINKAGE}?{query}" for query in ("filter[id]=1", "page[size]=1")),
+    *(f"{OWNER_LINKAGE}?{query}" for query in ("include=computers", "sort=last_name", "x=1")),
 ]
 """The last parameter of each is refused; tests/jsonapi tests the syntax of their values."""
 
@@ -209,9 +199,7 @@ async def test_accept_is_negotiated_on_every_read(fleet: Api) -> None:
     for path, method in product(READS, ("GET", "HEAD")):
         for accept, status in (
             *((one, 200) for one in (MEDIA_TYPE, "application/json")),
-            (f"{MEDIA_TYPE};charset=utf-8;q=0.9, {MEDIA_TYPE};q=0.1", 200),
-            (f"{MEDIA_TYPE.upper()};charset=utf-8;q=0.9, application/json", 406),
-            *((one, 406) for one in (UTF_8, PROFILE, ATOMIC)),
+            *((one, 406) for one in (UTF_8, ATOMIC)),
         ):
             response = await fleet.request(method, path, headers={"Accept": accept})
             assert (response.status, response.headers["Vary"]) == (status, VARY), (path, accept)
@@ -219,8 +207,8 @@ async def test_accept_is_negotiated_on_every_read(fleet: Api) -> None:
 
 async def test_an_unacceptable_accept_changes_nothing(fleet: Api, database: Database) -> None:
     before = await stored_records(database)
-    for request, accept in product((*WRITES, *DELETIONS), (UTF_8, f"text/html, {PROFILE}", ATOMIC)):
-        response = await fleet.send(*request, Accept=accept)
+    for request in (*WRITES, *DELETIONS):
+        response = await fleet.send(*request, Accept=f"text/html, {PROFILE}")
         assert (response.status, response.errors) == (406, [(406, "")])
         assert MEDIA_TYPE in response.document["errors"][0]["detail"]
         assert response.headers["Vary"] == VARY
@@ -231,18 +219,12 @@ async def test_an_unsupported_media_type_changes_nothing_and_the_error_names_the
     fleet: Api, database: Database
 ) -> None:
     before = await stored_records(database)
-    others = [
-        f"{MEDIA_TYPE};charset=UTF-8",
-        "application/json",
-        "application/x-www-form-urlencoded",
-    ]
-    for request, sent in product(WRITES, [UTF_8, PROFILE, ATOMIC, *others]):
+    for request, sent in product(WRITES, [UTF_8, ATOMIC, "application/json"]):
         response = await fleet.send(*request, **{"Content-Type": sent})
         assert (response.status, response.errors) == (415, [(415, "")])
         detail = response.document["errors"][0]["detail"]
         assert f"`Content-Type: {MEDIA_TYPE}`" in detail
-        assert "; charset=utf-8" in detail
-        assert sent[:79] in detail
+        assert sent in detail
         assert response.headers["Vary"] == VARY
     for method, path, _ in WRITES:  # without a media type
         status, document = await fleet.raw(
@@ -250,15 +232,10 @@ async def test_an_unsupported_media_type_changes_nothing_and_the_error_names_the
             "Content-Length: 2\r\n\r\n{}".encode()
         )
         assert (status, document["errors"][0]["status"]) == (415, "415")
-    assert await stored_records(database) == before
-
-
-async def test_parameters_are_rejected_even_without_a_body(fleet: Api, database: Database) -> None:
-    before = await stored_records(database)
+    # A parameter is rejected even without a body.
     for method, path in (*(("GET", path) for path in READS), *(one[:2] for one in DELETIONS)):
-        for sent in (UTF_8, PROFILE, ATOMIC):
-            response = await fleet.request(method, path, headers={"Content-Type": sent})
-            assert (response.status, response.errors) == (415, [(415, "")])
+        response = await fleet.send(method, path, **{"Content-Type": UTF_8})
+        assert response.errors == [(415, "")]
     assert await stored_records(database) == before
 
 

@@ -163,35 +163,17 @@ def test_a_type_without_examples_and_relationships_is_described() -> None:
 def test_operations_are_grouped_by_type() -> None:
     names = [tag["name"] for tag in DESCRIPTION["tags"]]
     assert names == ["Person", "Computer", "Assignment", "Operations", "Changes"]
-    tags = {path.split("/")[1]: set[str]() for path in DESCRIPTION["paths"]}
-    for path, _, operation in operations():
-        tags[path.split("/")[1]].update(operation["tags"])
-    assert tags == {
-        "persons": {"Person"},
-        "computers": {"Computer"},
-        "assignments": {"Assignment"},
-        "operations": {"Operations"},
-        "changes": {"Changes"},
-    }
+    tags = {(path.split("/")[1], *one["tags"]) for path, _, one in operations()}
+    collections = ("persons", "computers", "assignments", "operations", "changes")
+    assert tags == {*zip(collections, names, strict=True)}
 
 
 def test_every_operation_has_a_summary_a_description_and_a_unique_id() -> None:
     assert all(one["summary"] and one["description"] for _, _, one in operations())
     names = [operation["operationId"] for _, _, operation in operations()]
-    assert sorted(names) == [
-        *("add_person_computers", "create_computer", "create_person"),
-        *("delete_computer", "delete_person", "follow_changes"),
-        *("list_assignments", "list_computer_assignments", "list_computers"),
-        *("list_person_assignments", "list_person_computers", "list_persons"),
-        *("perform_operations", "read_assignment"),
-        *("read_assignment_computer", "read_assignment_computer_linkage"),
-        *("read_assignment_owner", "read_assignment_owner_linkage", "read_computer"),
-        *("read_computer_assignments_linkage", "read_computer_owner"),
-        *("read_computer_owner_linkage", "read_person", "read_person_assignments_linkage"),
-        *("read_person_computers_linkage", "remove_person_computers"),
-        *("replace_computer_owner", "replace_person_computers"),
-        *("update_computer", "update_person"),
-    ]
+    assert len(set(names)) == len(names)
+    # The names of functions in clients that are generated.
+    assert {"create_person", "read_computer_owner_linkage", "remove_person_computers"} <= {*names}
 
 
 def test_every_parameter_has_a_description_a_schema_and_only_valid_examples() -> None:
@@ -301,24 +283,17 @@ REQUESTS: list[tuple[str, str, Any, dict[str, str], int]] = [
     ("GET", "/persons?fields[person]=created_at,created_by,updated_at,updated_by", None, {}, 200),
     ("GET", "/persons?page[size]=1&include=computers&page[computers][size]=1", None, {}, 200),
     ("GET", "/persons?page[size]=1", None, ANY, 304),
-    ("GET", "/persons?page[size]=1001", None, {}, 400),
-    ("GET", "/persons/1?include=computers.owner", None, {}, 200),
-    ("GET", "/persons/1/computers?filter[serial]=SN-1&page[number]=1", None, {}, 200),
-    ("GET", "/computers/2/owner?include=", None, {}, 200),
     ("GET", f"{LINKAGE}?include=computers.owner&page[size]=1", None, {}, 200),
     ("GET", f"{OWNER}?include=owner.computers&page[owner.computers][size]=1", None, {}, 200),
     ("GET", "/computers/2/relationships/owner", None, ANY, 304),
-    ("GET", "/assignments?include=owner,computer&page[size]=1", None, {}, 200),
-    ("POST", "/persons?include=computers&fields[person]=full_name", {"data": PERSON}, {}, 201),
     ("POST", "/persons", b"x" * (2**20 + 1), {}, 413),
-    ("PATCH", "/persons/1", {"data": new("person", {"computers": to_many("1", "2")})}, {}, 200),
     ("PATCH", "/persons/1", {"data": new("person", {"computers": to_many("999")})}, {}, 404),
     ("PATCH", LINKAGE, to_many("2"), {"If-Match": '"stale"'}, 412),
     ("POST", LINKAGE, to_many("1", type="person"), {}, 409),
     ("DELETE", LINKAGE, to_many("1"), {"Content-Type": "application/json"}, 415),
     ("POST", "/operations", {OPERATIONS: [add({"type": "person"})]}, {}, 422),
 ]
-"""Further requests than the examples of the description."""
+"""What neither the examples of the description nor Schemathesis have."""
 
 
 async def check_response(
@@ -404,75 +379,36 @@ async def test_operations_are_accepted_if_and_only_if_their_schema_allows_them(a
 
 
 @pytest.mark.slow
-async def test_every_documented_parameter_value_is_accepted(api: Api) -> None:
+async def test_documented_orders_operators_and_filters_are_accepted(api: Api) -> None:
+    """What no schema describes, so that Schemathesis does not require it."""
     await api.computer(owner=await api.person())
-    for path, method, operation in operations():
-        if method == "get":
-            described = [
-                one for one in map(resolve, operation["parameters"]) if one["in"] == "query"
-            ]
-            for sent in requests(pair for one in described for pair in values(one)):
-                url = f"{path.replace('{id}', '1')}?{urlencode(sent)}"
-                async with api.client.get(url) as response:
-                    assert response.status == 200, (url, await response.text())
+    for path, _, operation in operations():
+        for name, value in pairs(map(resolve, operation["parameters"])):
+            url = f"{path.replace('{id}', '1')}?{urlencode({name: value})}"
+            assert (await api.get(url)).status == 200, url
 
 
-def requests(pairs: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
-    """Return queries that together have every value of every parameter."""
-    combined: list[dict[str, str]] = []
-    for name, value in pairs:
-        for query in combined:
-            # A size requires the path in `include`, so it goes with all paths, which come first.
-            if name not in query:
-                query[name] = value
-                break
-        else:
-            combined.append({name: value})
-    return combined
+def pairs(described: Iterable[Any]) -> Iterator[tuple[str, str]]:
+    """Yield names of parameters with values that their descriptions and examples name."""
+    for one in described:
+        name, text, schema = one["name"], one["description"], one["schema"]
+        if name == "filter":
+            _, *filled = one["examples"].values()  # the first is not sent
+            yield from ((name, example["value"]) for example in filled)
+        if name == "sort":
+            fields = re.findall(r"`([^`]+)`", text.partition("Fields: ")[2])
+            for value in (*fields, *(f"-{field}" for field in fields), ",".join(fields[:2])):
+                assert re.search(schema["pattern"], value)
+                yield name, value
+        for operator in re.findall(r"`([^`]+)`", text.partition("operator: ")[2]):
+            yield f"{name}[{operator}]", "true" if operator == "null" else sample(schema["items"])
 
 
-def values(parameter: Any) -> Iterator[tuple[str, str]]:
-    """Yield each value of a parameter, by the name it is sent with."""
-    name, schema = parameter["name"], parameter["schema"]
-    if name == "filter":
-        assert schema == {"type": "string"}
-        first, *others = [one["value"] for one in parameter["examples"].values()]
-        assert first == ""  # prefilled
-        assert others
-        conditions = [condition for one in others for condition in json.loads(one)]
-        yield name, json.dumps([*conditions, {"not": conditions[0]}])
-    elif name == "sort":
-        fields = re.findall(r"`([^`]+)`", parameter["description"].partition("Fields: ")[2])
-        assert fields
-        for value in [*fields, *(f"-{field}" for field in fields), ",".join(fields[1:3])]:
-            assert re.search(schema["pattern"], value)
-            yield name, value
-    elif operators := re.findall(r"`([^`]+)`", parameter["description"].partition("operator: ")[2]):
-        operand = sample(schema["items"])
-        field, value = name.removeprefix("filter[").removesuffix("]"), str(operand).lower()
-        yield name, value
-        operands = {"null": True, "in": [operand]}
-        conditions = [
-            {"name": field, "op": operator, "val": operands.get(operator, operand)}
-            for operator in operators
-        ]
-        yield "filter", json.dumps(conditions)
-        for operator in operators:
-            yield f"{name}[{operator}]", "true" if operator == "null" else value
-    elif name == "page[total]":
-        yield from {"page[number]": "1", name: "true"}.items()
-    elif name not in {"page[after]", "page[before]", "page[number]"}:  # tests/api/test_paging.py
-        each = schema.get("items", {}).get("enum") or [sample(schema.get("items", schema))]
-        yield name, ",".join(map(str, each)).lower()
-
-
-def sample(schema: Any) -> Any:
-    """Return a scalar that conforms to a schema."""
+def sample(schema: Any) -> str:
+    """Return the text of a scalar that conforms to a schema."""
     schema = resolve(schema)
     if "anyOf" in schema:
         return sample(schema["anyOf"][0])
-    if "enum" in schema:
-        return schema["enum"][0]
     if schema.get("format") == "date-time":
         return "2026-02-28T12:30:00Z"
-    return {"integer": 1, "boolean": True, "string": "text"}[schema["type"]]
+    return "1" if schema["type"] == "integer" else "text"

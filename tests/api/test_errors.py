@@ -93,41 +93,24 @@ async def test_a_document_of_another_structure_is_rejected_with_a_pointer(api: A
         assert (response.status, response.errors[0]) == (400, (400, pointer)), document
 
 
-async def test_members_regard_case(api: Api) -> None:
-    linked = new("person", {"Computers": to_many()}, first_name="A", last_name="B", Email="a@b.org")
-    response = await api.post("/persons", linked)
-    pointers = ["/data/attributes/Email", "/data/relationships/Computers"]
-    assert response.errors == [(422, pointer) for pointer in pointers]
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "data", "expected"),
-    [
+async def test_errors_of_the_query_string_and_of_the_document_are_reported_together(
+    api: Api,
+) -> None:
+    for method, path, data, expected in (
         (
-            *("POST", "/persons?include=x&fields[y]=", {"type": "person"}),
-            [(400, "fields[y]"), (400, "include"), (422, "/data/attributes/last_name")],
+            *("PATCH", "/persons/9?include=x&fields[y]=", new("person", x=1)),
+            [(400, "fields[y]"), (400, "include"), (422, "/data/attributes/x")],
         ),
-        (
-            *("PATCH", "/persons/9?page[size]=1", new("person", x=1)),
-            [(400, "page[size]"), (422, "/data/attributes/x")],
-        ),
-        ("PATCH", "/persons/x?x=1", new("computer", x=1), [(400, "x"), (409, "/data/type")]),
+        ("PATCH", "/persons/x?x=1", new("computer"), [(400, "x"), (409, "/data/type")]),
         (
             *("DELETE", "/persons/9/relationships/computers?a=1&b=2&a=3", [7]),
             [(400, "a"), (400, "b"), (400, "/data/0")],
         ),
         ("DELETE", "/persons/x?a=1&b=2", None, [(400, "a"), (400, "b")]),
         ("PATCH", "/computers/9/relationships/owner?a=1", [], [(400, "a"), (400, "/data")]),
-    ],
-)
-async def test_errors_of_the_query_string_and_of_the_document_are_reported_together(
-    api: Api, method: str, path: str, data: Any, expected: list[tuple[int, str]]
-) -> None:
-    response = await api.send(method, path, data)
-    assert response.status == 400
-    assert set(expected) <= set(response.errors)
-    first = [error for error in response.errors if error[0] != 422]
-    assert first == [error for error in expected if error[0] != 422]
+    ):
+        response = await api.send(method, path, data)
+        assert (response.status, response.errors) == (400, expected)
 
 
 async def test_a_body_that_cannot_be_read_is_reported_by_itself(api: Api) -> None:
@@ -209,23 +192,14 @@ async def test_malformed_http_gets_an_error_document(api: Api) -> None:
     assert (await api.get("/persons")).data == []
 
 
-NOT_ASCII = [b"\xff", b"\xed\xa0\x80", b"\xc3\xa9", b"\x80"]
 ODD_TARGETS = [
-    *[b"/%FF", b"/%ED%A0%80", b"/persons/%ED%A0%80", b"/persons#x", b"*"],
+    *[b"/%FF", b"/persons/%ED%A0%80", b"/persons#x", b"*", b"/\xff", b"/persons?\xc3\xa9=1"],
     *(
         b"/persons?" + query
         for query in (
             *(b"include=%FF", b"%FF=%FF", b"fields[%00]=x", b"fields[person]=%ED%A0%80"),
-            *(b"%ED%A0%80", b"&&==&", b"%", b"filter[$where]=1", b"page[size]=1", b"x" * 5_000),
+            *(b"include=\x80", b"fields[\xed\xa0\x80]=x", b"&&==&", b"%", b"x" * 5_000),
             *(b"include=" + mark.join([b"computers"] * 500) for mark in (b",", b".")),
-        )
-    ),
-    *(
-        start + raw + end
-        for raw in NOT_ASCII
-        for start, end in (
-            *((b"/", b""), (b"/persons/", b""), (b"/persons?include=", b"")),
-            *((b"/persons?", b"=1"), (b"/persons?fields[", b"]=1")),
         )
     ),
 ]

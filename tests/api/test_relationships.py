@@ -11,7 +11,7 @@ import pytest
 
 from registry import compound
 from registry.storage.reads import listings
-from tests.support import Api, Database, identifier, new, stored_records, to_many, to_one
+from tests.support import Api, Database, identifier, new, stored_records, to_one
 
 COMPUTERS = "/persons/1/relationships/computers"
 OWNER = "/computers/1/relationships/owner"
@@ -151,14 +151,3 @@ async def test_malformed_linkage_is_reported_with_its_pointer(fleet: Api) -> Non
             response = await fleet.request(method, path, body)
             assert (response.status, response.errors[0]) == (400, (400, pointer)), body
     assert (await fleet.get(COMPUTERS)).ids == ["1", "2"]
-
-
-async def test_many_members_are_changed_in_one_request(api: Api, database: Database) -> None:
-    count = 5_000
-    await api.person()
-    await database.computers.insert_many({"_id": id_, "serial": "x"} for id_ in range(1, count + 1))
-    members = to_many(*map(str, range(1, count + 1)))["data"]
-    assert (await api.post(COMPUTERS, members)).status == 204
-    assert len((await api.get(COMPUTERS)).data) == count
-    assert (await api.delete(COMPUTERS, members[1:])).status == 204
-    assert (await api.get(COMPUTERS)).ids == ["1"]

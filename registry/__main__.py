@@ -12,8 +12,8 @@ from registry.settings import Parser, parse_settings
 
 _COMMANDS = {
     "serve": ("serve:main", "run the service; without a command, this one is run"),
-    "seed": ("import_:seed", "fill a running service with generated persons and computers"),
-    "import": ("import_:import_file", "load a CSV or NDJSON file into a running service"),
+    "seed": ("seed:main", "fill a running service with generated persons and computers"),
+    "import": ("import_:main", "load a CSV or NDJSON file into a running service"),
     "export": ("export:main", "write resources to a CSV or NDJSON file"),
     "watch": ("watch:main", "print the changes of a running service, or deliver them to a URL"),
     "backup": (

@@ -17,7 +17,6 @@ from registry.jsonapi.error_types import InvalidParameter
 from registry.jsonapi.query import Include, Query
 from registry.model.attributes import Attribute, Boolean, ComputedText, Text
 from registry.model.graph import Graph
-from registry.model.implicit_attributes import ResourceId
 from registry.model.record import Record
 from registry.model.resource_type import ResourceType
 
@@ -57,7 +56,7 @@ def find_column(name: str, resource: ResourceType, graph: Graph) -> Column | Non
     if first and first not in resource.to_one:
         return None
     target = graph[resource.to_one[first].target] if first else resource
-    attribute = ResourceId(nullable=True) if field == "id" else target.readable.get(field)
+    attribute = Text(nullable=False) if field == "id" else target.readable.get(field)
     if attribute is None:
         return None
     # By a read-only attribute, such as a full name, a target can be found.

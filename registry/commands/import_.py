@@ -1,12 +1,13 @@
-"""The commands `import` and `seed`: rows of a file, or generated ones, for a running service."""
+"""The command `import`: rows of a file for a running service."""
 
 import argparse
 import asyncio
 import codecs
+import sqlite3
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from io import BufferedReader
@@ -30,7 +31,7 @@ from registry.program import note
 from registry.settings import Parser
 from registry.transfer.importer import Counts, Importer, Ledger
 from registry.transfer.lookups import ImportOptions
-from registry.transfer.row_files import InvalidFile, Mention, Row, decoded, read_csv, read_ndjson
+from registry.transfer.row_files import InvalidFile, Row, decoded, read_csv, read_ndjson
 
 _DESCRIPTION = (
     "Create the resources of a file in a running service, or update those that it has: found by "
@@ -42,79 +43,31 @@ _DESCRIPTION = (
 LINE_SECONDS = 5.0
 """Seconds between lines of progress where standard error is not a terminal."""
 
-_SHARE_WITH_EMAIL = 0.9
-_SHARE_OWNED = 0.9
 
-
-def import_file(arguments: Sequence[str]) -> None:
+def main(arguments: Sequence[str]) -> None:
     """Import a file; exit with status 1 if rows are invalid, with 2 if the file is."""
     graph = declared_graph(arguments)
-    parser = _import_parser(graph)
+    parser = _parser(graph)
     parsed = parser.parse_args(arguments)
     if is_csv(parsed) and parsed.type is None:
         parser.error(f"--type: name the type of a CSV file: {' or '.join(_types(graph))}")
     options = _options(parser, parsed, graph)
     tally = Tally(graph, parsed.url, is_dry=parsed.dry_run)
-    with ExitStack() as stack:
-        try:
-            source = BufferedReader(stack.enter_context(input_file(parsed.file)))
-            ledger = stack.enter_context(closing(_ledger(parsed, options)))
-            file = stack.enter_context(decoded(source, parsed.encoding))
+    # Only with new resources, nothing else tells which rows are stored.
+    is_resumed = options.creates and not options.is_dry and parsed.file != "-"
+    try:
+        with (
+            input_file(parsed.file) as source,
+            decoded(BufferedReader(source), parsed.encoding) as file,
+        ):
             rows = read_ndjson(file, graph)
             if is_csv(parsed):
                 resource, renamed = graph[parsed.type], dict(parsed.map)
                 rows = read_csv(file, resource, graph, renamed, replaces=parsed.replace)
-            _import(rows, options, tally, ledger)
-        except (InvalidFile, OSError) as error:
-            reason = error.strerror if isinstance(error, OSError) else None
-            tally.fail(f"{parsed.file}: {reason or error}", status=2)
-
-
-def seed(arguments: Sequence[str]) -> None:
-    """Create generated persons and computers; exit with status 1 if that fails."""
-    parser = client_parser("seed", "Fill a running service with generated persons and computers.")
-    add = partial(parser.add_argument, metavar="COUNT", type=checked(_count))
-    add("--persons", default=100, help="number to create [default: 100]")
-    add("--computers", help="number to create [default: 3 per person]")
-    seed_help = "the same seed and counts produce the same data [default: 1]"
-    parser.add_argument("--seed", type=int, default=1, metavar="NUMBER", help=seed_help)
-    parsed, graph = parser.parse_args(arguments), declared_graph(arguments)
-    computers = 3 * parsed.persons if parsed.computers is None else parsed.computers
-    rows = generate(parsed.persons, computers, parsed.seed)
-    options = ImportOptions(creates=True, labels=frozenset(graph))
-    with closing(Ledger()) as ledger:
-        _import(rows, options, Tally(graph, parsed.url), ledger)
-
-
-def generate(persons: int, computers: int, seed: int) -> Iterator[Row]:
-    """Yield persons, some without an e-mail address, then computers, some without an owner.
-
-    The same seed and counts produce the same ones.
-    """
-    # Imported late: loading it takes longer than to report wrong arguments.
-    from faker import Faker  # noqa: PLC0415
-
-    faker = Faker()
-    faker.seed_instance(seed)
-    random = faker.random
-    namesakes: Counter[str] = Counter()
-    for number in range(1, persons + 1):
-        first_name, last_name = faker.first_name(), faker.last_name()
-        person = {"first_name": first_name, "last_name": last_name}
-        if random.random() < _SHARE_WITH_EMAIL:
-            name = f"{first_name}.{last_name}".lower()
-            namesakes[name] += 1
-            suffix = namesakes[name] if namesakes[name] > 1 else ""
-            domain = random.choice(("example.org", "example.com", "example.net"))
-            person["email"] = f"{name}{suffix}@{domain}"
-        yield Row("person", person, lid=str(number), line=number)
-    for number in range(1, computers + 1):
-        vendor = random.choice(("5CG", "C02", "MXL", "PF"))
-        serial = f"{vendor}{random.randint(18, 25)}{random.randint(1, 52):02}{number:05}"
-        owner = None
-        if persons and random.random() < _SHARE_OWNED:
-            owner = Mention("person", lid=str(random.randint(1, persons)), prefix="owner.")
-        yield Row("computer", {"serial": serial}, line=persons + number, links={"owner": owner})
+            import_rows(rows, options, tally, Path(parsed.file) if is_resumed else None)
+    except (InvalidFile, OSError, sqlite3.Error) as error:
+        reason = error.strerror if isinstance(error, OSError) else None
+        tally.fail(f"{parsed.file}: {reason or error}", status=2)
 
 
 @dataclass
@@ -143,20 +96,10 @@ class Tally:
                 note(f"line {row.line}{f', column {column}' if column else ''}: {reason}")
         now = monotonic()
         text = f"{self.rows:,} rows, {self.rows / (now - self.started):,.0f} per second"
-        if self._is_terminal:
-            note(text, end="\r")
-        elif now - self.shown >= LINE_SECONDS:
+        is_terminal = sys.stderr is not None and sys.stderr.isatty()
+        if is_terminal or now - self.shown >= LINE_SECONDS:
             self.shown = now
-            note(text)
-
-    def clear(self) -> None:
-        """Remove the progress from a terminal."""
-        if self._is_terminal:
-            note("", end="\r")
-
-    @property
-    def _is_terminal(self) -> bool:
-        return sys.stderr is not None and sys.stderr.isatty()
+            note(text, end="\r" if is_terminal else "\n")
 
     def fail(self, reason: str, status: int) -> NoReturn:
         """Exit with a reason, and what was stored until then."""
@@ -176,28 +119,32 @@ class Tally:
         return f"dry run, nothing is stored: {text}" if self.is_dry else text
 
 
-def _import(rows: Iterable[Row], options: ImportOptions, tally: Tally, ledger: Ledger) -> NoReturn:
-    """Import rows; exit with status 1 if some are invalid or the service fails, else with 0."""
+def import_rows(
+    rows: Iterable[Row], options: ImportOptions, tally: Tally, imported: Path | None = None
+) -> NoReturn:
+    """Import rows; exit with status 1 if some are invalid or the service fails, else with 0.
+
+    imported: as for Ledger. Raises what reading a row does, or a Ledger.
+    """
 
     async def work() -> None:
-        async with open_client(tally.url) as client:
-            importer = Importer(client, tally.graph, options, ledger, tally.counts)
-            async for batch in importer.run(rows):
-                tally.add(batch)
+        with closing(Ledger(imported)) as ledger:
+            async with open_client(tally.url) as client:
+                importer = Importer(client, tally.graph, options, ledger, tally.counts)
+                async for batch in importer.run(rows):
+                    tally.add(batch)
 
     try:
         asyncio.run(work())
     except RegistryError as error:
         tally.fail(failure_of(error), status=1)
     except KeyboardInterrupt:
-        note(f"registry: interrupted; {tally}; the same command continues")
-        sys.exit(130)
-    tally.clear()
+        tally.fail("interrupted: the same command continues", status=130)
     output(str(tally))
     sys.exit(1 if tally.invalid_rows else 0)
 
 
-def _import_parser(graph: Graph) -> Parser:
+def _parser(graph: Graph) -> Parser:
     parser = client_parser("import", _DESCRIPTION, "[OPTIONS] FILE")
     add_file(parser, "the file to read, or - for standard input")
     add, repeatable = parser.add_argument, partial(parser.add_argument, action="append", default=[])
@@ -260,25 +207,6 @@ def _map(text: str) -> tuple[str, str]:
 def _encoding(name: str) -> str:
     try:
         "".encode(name)  # refuses codecs that are not for text
-        encoding = codecs.lookup(name).name
-    except (LookupError, UnicodeError):
+    except LookupError:
         raise ValueError(f"unknown encoding {name}") from None
-    return "utf-8-sig" if encoding == "utf-8" else encoding
-
-
-def _ledger(parsed: argparse.Namespace, options: ImportOptions) -> Ledger:
-    """Return a ledger, which outlives the process if nothing else tells which rows are stored."""
-    if not options.creates or options.is_dry or parsed.file == "-":
-        return Ledger()
-    path, status = Path(f"{parsed.file}.progress"), Path(parsed.file).stat()
-    version = f"{status.st_size}-{status.st_mtime_ns}"
-    ledger = Ledger(path, version)
-    if not ledger.source.endswith(version):
-        raise InvalidFile(f"changed since its import began: delete {path} to create it all again")
-    return ledger
-
-
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise ValueError(f"{text!r} is not a valid count")
-    return int(text)
+    return "utf-8-sig" if codecs.lookup(name).name == "utf-8" else name

@@ -4,7 +4,7 @@ import re
 import sqlite3
 from asyncio import create_task, gather, to_thread
 from collections import Counter, defaultdict, deque
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -29,6 +29,9 @@ _MAX_BYTES = 2**19
 _REJECTED = {400, 404, 409, 422}
 """Statuses of operations that the service will never accept."""
 
+_SOURCE, _LINE = "source", "line"
+"""Keys of the ledger: what identifies the import, and the last line that it has stored."""
+
 _POINTER = re.compile(rf"/{OPERATIONS}/(\d+)(?:/.*?(?:attributes|relationships)/([^/]*).*|/.*)?")
 
 
@@ -39,35 +42,40 @@ Counts: TypeAlias = defaultdict[str, Counter[str]]
 class Ledger:
     """What an import remembers of earlier rows: values by key, both JSON, in a file.
 
-    path: of a file that outlives the process; None for a temporary one. version: of the imported
-    file. source: identifies the import; ends with the version when it began.
+    imported: the file of the rows, beside which it outlives the process; None if it need not.
+    source: identifies the import. Raises InvalidFile if the file has changed since its import
+    began, or OSError.
     """
 
-    def __init__(self, path: Path | None = None, version: str = "") -> None:
-        self._path = path
-        self._database = sqlite3.connect(path or "")
+    def __init__(self, imported: Path | None = None) -> None:
+        self._path, version = None, ""
+        if imported:
+            status = imported.stat()
+            version = f"{status.st_size}-{status.st_mtime_ns}"
+            self._path = imported.with_name(f"{imported.name}.progress")
+        self._database = sqlite3.connect(self._path or "")
         self._database.execute("PRAGMA synchronous = OFF")
         self._database.execute(
-            "CREATE TABLE IF NOT EXISTS known (key BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID"
+            "CREATE TABLE IF NOT EXISTS known (key TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID"
         )
-        self.source: str = self.get("source") or f"{uuid4().hex}-{version}"
-        self.put("source", self.source)
-        self.commit()
+        self.source: str = self.get([_SOURCE]).get(_SOURCE, f"{uuid4().hex}-{version}")
+        if not self.source.endswith(version):
+            reason = f"delete {self._path} to create it all again"
+            raise InvalidFile(f"changed since its import began: {reason}")
+        self.put({_SOURCE: self.source})
 
-    def get(self, key: Any) -> Any:
-        """Return the value of a key, None if it has none."""
-        query = "SELECT value FROM known WHERE key = ?"
-        row = self._database.execute(query, [orjson.dumps(key)]).fetchone()
-        return row and orjson.loads(row[0])
+    def get(self, keys: Iterable[Any]) -> dict[Any, Any]:
+        """Return the values of those keys that have one."""
+        by_text = {orjson.dumps(key).decode(): key for key in keys}
+        query = "SELECT key, value FROM known WHERE key IN (SELECT value FROM json_each(?))"
+        found = self._database.execute(query, [orjson.dumps([*by_text]).decode()])
+        return {by_text[text]: orjson.loads(value) for text, value in found}
 
-    def put(self, key: Any, value: Any) -> None:
-        """Add or replace a value; `commit` stores it."""
-        pair = [orjson.dumps(key), orjson.dumps(value)]
-        self._database.execute("INSERT OR REPLACE INTO known VALUES (?, ?)", pair)
-
-    def commit(self) -> None:
-        """Store the values together."""
-        self._database.commit()
+    def put(self, values: Mapping[Any, Any]) -> None:
+        """Add or replace values by key, all or none."""
+        pairs = [(orjson.dumps(key).decode(), orjson.dumps(one)) for key, one in values.items()]
+        with self._database:
+            self._database.executemany("INSERT OR REPLACE INTO known VALUES (?, ?)", pairs)
 
     def remove(self) -> None:
         """Remove the file: the import is complete."""
@@ -102,18 +110,14 @@ class Importer:
 
         Raises RegistryError, InvalidFile, or OSError if reading a row does.
         """
-        done = self._ledger.get("line") or 0
+        done = self._ledger.get([_LINE]).get(_LINE, 0)
         waiting = (row for row in rows if row.line > done)
         following = create_task(to_thread(self._read, waiting))
         try:
             while batch := await following:
                 # Read while the service works.
                 following = create_task(to_thread(self._read, waiting))
-                known = await self._find(batch)
-                self._reject_repeated(batch, known)
-                await self._store(batch, known)
-                self._ledger.put("line", batch[-1].line)
-                self._ledger.commit()
+                await self._store(batch)
                 yield batch
         finally:
             await gather(following, return_exceptions=True)
@@ -129,51 +133,21 @@ class Importer:
 
     async def _find(self, rows: Sequence[Row]) -> dict[ResourceKey, list[Known]]:
         """Return what rows mention that is stored, or that earlier ones have added."""
-        unknown = {one.key: one for row in rows for one in row.mentions if one.key}
-        known = {}
-        for key in list(unknown):
-            if earlier := self._ledger.get(key):
-                known[key] = [Known(*earlier)]
-                del unknown[key]
-        return known | await self._lookups.find(unknown.values())
+        wanted = {one.key: one for row in rows for one in row.mentions if one.key}
+        earlier = {key: [Known(**one)] for key, one in self._ledger.get(wanted).items()}
+        unknown = [one for key, one in wanted.items() if key not in earlier]
+        return earlier | await self._lookups.find(unknown)
 
-    def _reject_repeated(self, rows: Sequence[Row], known: dict[ResourceKey, list[Known]]) -> None:
-        """Reject the rows that mean the same resource as an earlier one.
-
-        Raises InvalidFile if the same is only that all values are equal, or if these are stored.
-        """
-        for row in rows:
-            if row.key is None:
-                continue
-            earlier, stored = self._ledger.get(["line", row.key]), known.get(row.key)
-            reason = f"repeats line {earlier}"
-            if (stored or earlier) and not self._lookups.names(row):
-                if stored and not earlier:
-                    reason = f"repeats what is stored, {row.type} {stored[0].values[ID]}"
-                raise self._repeated(row, reason)
-            if earlier:
-                names = row.key[1]
-                row.reject(names[0], f"{reason}: the same {', '.join(names)}")
-            else:
-                self._ledger.put(["line", row.key], row.line)
-
-    def _repeated(self, row: Row, reason: str) -> InvalidFile:
-        names = ", ".join(row.values) or "none"
-        return InvalidFile(
-            f"line {row.line} {reason}. Name what tells {self._graph[row.type].collection} "
-            f"apart with --key, one or more of {names}, so that nothing is stored twice; or use "
-            "--create to create a new resource of each row"
-        )
-
-    async def _store(self, rows: Sequence[Row], known: dict[ResourceKey, list[Known]]) -> None:
+    async def _store(self, rows: Sequence[Row]) -> None:
         """Store the rows, in several requests if they are too many, without those with defects."""
-        waiting = deque(row for row in rows if not row.defects)
+        waiting, known = deque(row for row in rows if not row.defects), await self._find(rows)
+        results: dict[Any, Any] = {}
         while waiting:
             plan = Plan(self._graph, self._options, known)
             while waiting and len(plan.operations) < _MAX_ROWS and plan.size < _MAX_BYTES:
                 plan.add(waiting.popleft())
             try:
-                results = plan.results(await self._execute(plan))
+                stored = plan.results(await self._execute(plan))
             except RegistryError as error:
                 if not _reject_rows(plan, error):
                     raise
@@ -181,9 +155,10 @@ class Importer:
                 continue
             for effect, type_name in plan.effects:
                 self._counts[effect][self._graph[type_name].collection] += 1
-            for key, one in results.items():
-                self._ledger.put(key, [one.identifier, one.values])
-                known[key] = [one]
+            known |= {key: [one] for key, one in stored.items()}
+            results |= stored
+        # Together: an import that continues repeats the requests of a batch as they were.
+        self._ledger.put({**results, _LINE: rows[-1].line})
 
     async def _execute(self, plan: Plan) -> list[str | None]:
         """Return the ids of what the operations create or change; None for those of a dry run."""

@@ -2,8 +2,9 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 from urllib.parse import quote
 
@@ -44,12 +45,14 @@ class Known:
     """A resource that is stored, or that an earlier row adds.
 
     identifier: by its id, or in the same request its local id; None if a dry run would add it.
-    values: with the id. linkage: the identifiers of targets by relationship.
+    values: with the id. linkage: the identifiers of targets by relationship. line: of the row that
+    it is the resource of.
     """
 
     identifier: Document | None
     values: Values
     linkage: Mapping[str, Document | None] = field(default_factory=dict)
+    line: int | None = None
 
 
 class Lookups:
@@ -65,23 +68,20 @@ class Lookups:
         }
 
     def identify(self, row: Row) -> None:
-        """Set the keys of a row and of its targets, and the label of the row."""
+        """Set the keys of a row and of its targets."""
         for one in row.mentions:
             if ID in one.values and one.type in self._options.labels:
                 one.lid = f"id {one.values.pop(ID)}"
-            label = None if one.lid is None else (one.type, (LID,), (one.lid,))
-            if one is row:
-                row.label = label
-            elif label:
-                one.key = label
-                continue
-            if one.values and (one is not row or not self._options.creates):
-                names = self.names(one)
+            if one is not row and one.label:
+                one.key = one.label
+            elif one.values and (one is not row or not self._options.creates):
+                names = self._names(one)
+                one.is_named = bool(names)
                 if all(one.values.get(name) is None for name in names):
                     names = tuple(sorted(one.values))
                 one.key = self._key(one.type, names, one.values)
 
-    def names(self, mention: Mention) -> tuple[str, ...]:
+    def _names(self, mention: Mention) -> tuple[str, ...]:
         """Return the names of what tells a resource apart: named, its id, unique, an address.
 
         There are none if only all values together do.
@@ -107,50 +107,45 @@ class Lookups:
 
     async def find(self, mentions: Iterable[Mention]) -> dict[ResourceKey, list[Known]]:
         """Return the stored resources of each key. Raises RegistryError."""
-        wanted = defaultdict[tuple[str, tuple[str, ...]], dict[ResourceKey, Values]](dict)
+        wanted = defaultdict[tuple[str, tuple[str, ...]], list[Values]](list)
         for one in mentions:
             # What is not a valid id is in no resource, and must be in no filter.
             if one.key and one.key[1] != (LID,) and parse_id(one.values.get(ID, "1")):
-                wanted[one.key[:2]][one.key] = one.values
+                wanted[one.key[:2]].append(one.values)
         requests = [
             self._read(*shape, conditions)
             for shape, values in wanted.items()
-            for conditions in self._filters(*shape, list(values.values()))
+            for conditions in self._filters(*shape, values)
         ]
         found: defaultdict[ResourceKey, dict[str, Known]] = defaultdict(dict)
-        for (type_name, names), resources in await asyncio.gather(*requests):
-            for each in resources:
-                key = self._key(type_name, names, each.values)
-                found[key][each.values[ID]] = each
+        for key, known in chain.from_iterable(await asyncio.gather(*requests)):
+            found[key][known.values[ID]] = known
         return {key: list(by_id.values()) for key, by_id in found.items()}
 
     async def _read(
-        self, type_name: str, names: tuple[str, ...], conditions: Sequence[Any]
-    ) -> tuple[tuple[str, tuple[str, ...]], list[Known]]:
-        """Return the type and the names, with the resources that match, and their linkage."""
-        resource = self._graph[type_name]
+        self, type_name: str, names: tuple[str, ...], conditions: Sequence[Document]
+    ) -> list[tuple[ResourceKey, Known]]:
+        """Return the resources that match, with their keys."""
+        resource, links = self._graph[type_name], self._graph[type_name].to_one
         # An index serves any number of values in their own order.
         parameters = [("filter", orjson.dumps(conditions).decode()), ("sort", names[0])]
-        if links := resource.to_one:
+        if links:
             parameters.append(("include", ",".join(links)))
             targets = {link.target for link in links.values()} - {type_name}
             parameters += [(f"fields[{target}]", ID) for target in sorted(targets)]
-        pages = self._client.pages(resource.collection, parameters)
-        documents = [each async for document in pages for each in document["data"]]
-        known = [
-            Known(
-                {"type": type_name, ID: one[ID]},
-                {**one["attributes"], ID: one[ID]},
-                {name: one["relationships"][name]["data"] for name in links},
-            )
-            for one in documents
-        ]
-        return (type_name, names), known
+        found = []
+        async for document in self._client.pages(resource.collection, parameters):
+            for one in document["data"]:
+                values = {**one["attributes"], ID: one[ID]}
+                linkage = {name: one["relationships"][name]["data"] for name in links}
+                known = Known({"type": type_name, ID: one[ID]}, values, linkage)
+                found.append((self._key(type_name, names, values), known))
+        return found
 
     def _filters(
-        self, type_name: str, names: Sequence[str], wanted: Sequence[Values]
-    ) -> Iterator[list[Any]]:
-        """Yield filters in JSON, which together match all that is wanted."""
+        self, type_name: str, names: Sequence[str], wanted: Iterable[Values]
+    ) -> list[list[Document]]:
+        """Return filters in JSON, which together match all that is wanted."""
         addresses = self._addresses[type_name]
         spellings = [
             [_spellings(values.get(name), ignores_case=name in addresses) for name in names]
@@ -158,15 +153,12 @@ class Lookups:
         ]
         if len(names) == 1:
             texts = dict.fromkeys(text for (some,) in spellings for text in some)
-            for part in _parts(list(texts)):
-                yield [_condition(names[0], part)]
-        else:
-            alternatives = [
-                {"and": [_condition(*one) for one in zip(names, each, strict=True)]}
-                for each in spellings
-            ]
-            for part in _parts(alternatives):
-                yield [{"or": part}]
+            return [[_condition(names[0], part)] for part in _parts(list(texts))]
+        alternatives = [
+            {"and": [_condition(*one) for one in zip(names, each, strict=True)]}
+            for each in spellings
+        ]
+        return [[{"or": part}] for part in _parts(alternatives)]
 
 
 def _condition(name: str, values: Sequence[Any]) -> Document:

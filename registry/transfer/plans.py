@@ -1,6 +1,7 @@
 """Plans: the operations that store rows."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -8,7 +9,7 @@ import orjson
 from registry.client.transport import Document
 from registry.model.graph import Graph
 from registry.transfer.lookups import ImportOptions, Known
-from registry.transfer.row_files import ID, LID, Mention, ResourceKey, Row
+from registry.transfer.row_files import ID, LID, InvalidFile, Mention, ResourceKey, Row
 
 _EFFECTS = {"add": "created", "update": "changed"}
 
@@ -16,8 +17,8 @@ _EFFECTS = {"add": "created", "update": "changed"}
 class Plan:
     """The operations of one request, in the order of the rows.
 
-    known: the resources of keys that are stored, or that earlier requests have added. size: of the
-    operations, in bytes.
+    known: the resources of keys that are stored, or that earlier requests have stored. results:
+    those of its own rows. size: of the operations, in bytes.
     """
 
     def __init__(
@@ -46,30 +47,35 @@ class Plan:
     @property
     def can_merge(self) -> bool:
         """Whether others may create at the same time what it creates, without a second one."""
-        added = [one["data"] for one in self.operations if one["op"] == "add"]
         return not self._options.creates and all(
-            any(one["attributes"].get(name) is not None for name in unique)
-            for one in added
-            for unique in [self._graph[one["type"]].unique_attributes]
+            any(one["data"]["attributes"].get(name) is not None for name in unique)
+            for one in self.operations
+            for unique in [self._graph[one["data"]["type"]].unique_attributes]
+            if one["op"] == "add"
         )
 
     def results(self, ids: Sequence[str | None]) -> dict[ResourceKey, Known]:
         """Return what later rows may mention. ids: of the results, None for those of a dry run."""
         results = {}
         for key, one in self._own.items():
-            identifier: Document | None = one.identifier
+            identifier = one.identifier
             if identifier and LID in identifier:
                 id_ = ids[int(identifier[LID])]
                 identifier = {"type": key[0], ID: id_} if id_ else None
-            results[key] = Known(identifier, one.values)
+            results[key] = replace(one, identifier=identifier)
         return results
 
     def add(self, row: Row) -> None:
-        """Add the operations for a row, unless it is rejected."""
+        """Add the operations for a row, unless it is rejected.
+
+        Raises InvalidFile if nothing but all of its values tells it apart from one before.
+        """
         number, own = len(self.operations), list[ResourceKey]()
         stored = self._find(row, row)
         if stored is None and ID in row.values:
             self._reject_id(row, row)
+        elif stored and row.key and (stored.line or not row.is_named):
+            self._reject_repeated(row, row.key[1], stored)
         linkage = {
             name: None if target is None else self._target(row, target, own)
             for name, target in row.links.items()
@@ -77,16 +83,16 @@ class Plan:
         }
         if row.defects:
             del self.operations[number:], self.origins[number:]
-            for key in own:
-                del self._own[key]
+            for each in own:
+                del self._own[each]
             return
         if stored is None:
             relationships = {name: {"data": data} for name, data in linkage.items() if data}
             stored = self._create(row, row, relationships=relationships)
         else:
-            self._update(row, stored, linkage)
-        if row.label:
-            self._own[row.label] = stored
+            stored = self._update(row, stored, linkage)
+        for key in filter(None, (row.key, row.label)):
+            self._own[key] = stored
         self.rows.append(row)
 
     def _find(self, row: Row, mention: Mention) -> Known | None:
@@ -100,6 +106,20 @@ class Plan:
             reason = f"ambiguous: {len(found)} {self._graph[mention.type].collection} match ({ids})"
             row.reject(f"{mention.prefix}{mention.key[1][0]}", reason)
         return found[0] if found else None
+
+    def _reject_repeated(self, row: Row, names: tuple[str, ...], stored: Known) -> None:
+        if row.is_named:
+            row.reject(names[0], f"repeats line {stored.line}: the same {', '.join(names)}")
+            return
+        origin = f"line {stored.line}"
+        if not stored.line:
+            origin = f"what is stored, {row.type} {stored.values[ID]}"
+        raise InvalidFile(
+            f"line {row.line} repeats {origin}. Name what tells "
+            f"{self._graph[row.type].collection} apart with --key, one or more of "
+            f"{', '.join(row.values)}, so that nothing is stored twice; or use --create to create "
+            "a new resource of each row"
+        )
 
     def _reject_id(self, row: Row, mention: Mention) -> None:
         reason = f"no {mention.type} {mention.values[ID]} is stored: to import the data of another "
@@ -140,9 +160,9 @@ class Plan:
         identifier = {"type": mention.type, LID: str(len(self.operations))}
         data = {**identifier, "attributes": mention.values, **members}
         self._operate("add", row, mention.prefix, data)
-        return Known(identifier, mention.values)
+        return Known(identifier, mention.values, line=row.line if mention is row else None)
 
-    def _update(self, row: Row, stored: Known, linkage: Mapping[str, Document | None]) -> None:
+    def _update(self, row: Row, stored: Known, linkage: Mapping[str, Document | None]) -> Known:
         keeps, key = self._options.keeps_empty, row.key
         values = {
             name: value
@@ -161,6 +181,7 @@ class Plan:
             self._operate("update", row, "", data)
         else:
             self._unchanged.append(row)
+        return Known(stored.identifier, {**stored.values, **values}, line=row.line)
 
     def _operate(self, op: str, row: Row, prefix: str, data: Document) -> None:
         self.operations.append({"op": op, "data": data})

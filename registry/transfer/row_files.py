@@ -14,12 +14,12 @@ from itertools import chain
 from typing import IO, Any, TextIO, TypeAlias
 
 import orjson
-from marshmallow import Schema, ValidationError, fields
+from marshmallow import ValidationError
 
 from registry.csv_format import Column, find_column, unescaped
 from registry.model.attributes import Attribute
 from registry.model.graph import Graph
-from registry.model.resource_type import ResourceType
+from registry.model.resource_type import Relationship, ResourceType
 from registry.program import note
 
 ID, LID = "id", "lid"
@@ -33,23 +33,18 @@ ResourceKey: TypeAlias = tuple[str, tuple[str, ...], tuple[Any, ...]]
 _MAX_LINE = 2**20
 """Characters of a line, as many as a request has bytes."""
 
-_ZIP = b"PK\x03\x04"
-"""The first bytes of a workbook, such as an .xlsx file."""
-
 _DELIMITERS = ",;\t|"
 _SEP = re.compile(r"sep=(.)\r?\n?", re.IGNORECASE)
 
-_MEMBERS = Schema.from_dict(
-    {
-        "type": fields.String(),
-        ID: fields.String(allow_none=True),
-        LID: fields.String(allow_none=True),
-        "attributes": fields.Dict(),
-        "relationships": fields.Dict(),
-        "links": fields.Raw(allow_none=True),
-        "meta": fields.Raw(allow_none=True),
-    }
-)()
+_MEMBERS: Mapping[str, Any] = {
+    "type": str,
+    ID: str | None,
+    LID: str | None,
+    "attributes": dict,
+    "relationships": dict,
+    "links": object,
+    "meta": object,
+}
 """The members of a resource object."""
 
 
@@ -58,7 +53,7 @@ class Mention:
     """What a row says of a resource: of its own one, or of the target of a relationship.
 
     lid: its local id. prefix: of its columns, such as `owner.`. key: tells which resource it is,
-    stored or of an earlier row; None for a new one.
+    stored or of an earlier row; None for a new one. is_named: whether less than all values do.
     """
 
     type: str
@@ -66,6 +61,12 @@ class Mention:
     lid: str | None = None
     prefix: str = ""
     key: ResourceKey | None = None
+    is_named: bool = False
+
+    @property
+    def label(self) -> ResourceKey | None:
+        """The key of its local id, by which rows link to an earlier one."""
+        return None if self.lid is None else (self.type, (LID,), (self.lid,))
 
 
 @dataclass(slots=True)
@@ -73,13 +74,11 @@ class Row(Mention):
     """A resource of a file.
 
     line: the number of its first line, from 1. links: by relationship, the target, None if it is
-    empty. label: the key by which later rows link to it. defects: columns and what is wrong with
-    each; a row with defects is not stored.
+    empty. defects: columns and what is wrong with each; a row with defects is not stored.
     """
 
     line: int = 0
     links: dict[str, Mention | None] = field(default_factory=dict)
-    label: ResourceKey | None = None
     defects: list[tuple[str | None, str]] = field(default_factory=list)
 
     @property
@@ -109,9 +108,6 @@ class InvalidFile(Exception):
 
 def decoded(source: IO[bytes], encoding: str) -> TextIO:
     """Return the text of a file, all of whose bytes are in the encoding. Raises InvalidFile."""
-    if source.read(len(_ZIP)) == _ZIP:
-        raise InvalidFile("this is a workbook: save it as CSV UTF-8")
-    source.seek(0)
     decoder, number = codecs.getincrementaldecoder(encoding)(), 0
     try:
         for line in iter(partial(source.readline, _MAX_LINE), b""):
@@ -121,8 +117,8 @@ def decoded(source: IO[bytes], encoding: str) -> TextIO:
     except UnicodeDecodeError as error:
         shown = encoding.removesuffix("-sig").upper()
         raise InvalidFile(
-            f"not {shown}: byte 0x{error.object[error.start]:02x} in line {number}; save the file "
-            "as UTF-8, or name its encoding: --encoding cp1252 (Windows, western Europe), or utf-16"
+            f"not {shown}: byte 0x{error.object[error.start]:02x} in line {number}; save it as CSV "
+            "UTF-8, or name its encoding: --encoding cp1252 (Windows, western Europe), or utf-16"
         ) from None
     source.seek(0)
     return TextIOWrapper(source, encoding, newline="")
@@ -210,13 +206,12 @@ def _columns(
 
 def _names(resource: ResourceType, graph: Graph) -> list[str]:
     """Return the names of the columns that can be imported."""
-    prefixed = {"": resource}
-    prefixed |= {f"{name}.": graph[link.target] for name, link in resource.to_one.items()}
+    targets = {f"{name}.": graph[link.target] for name, link in resource.to_one.items()}
     return [
         f"{prefix}{name}"
-        for prefix, one in prefixed.items()
+        for prefix, one in [("", resource), *targets.items()]
         for name in [ID, *one.attributes]
-        if name == ID or name in one.writable
+        if name in {ID, *one.writable}
     ]
 
 
@@ -243,11 +238,9 @@ def _add_cells(
             row.links[link] = mention if text or mention.values else None
         if text:
             row.read(mention, column.field, column.attribute, text, is_text=True)
-            if column.field == ID and ID in mention.values:
-                mention.values[ID] = text
         elif link is None and replaces and column.attribute.required:
             row.reject(column.name, "required: the cell must not be empty")
-        elif link is None and column.attribute.nullable and column.field != ID:
+        elif link is None and column.attribute.nullable:
             row.values[column.field] = None
 
 
@@ -259,39 +252,26 @@ def read_ndjson(file: TextIO, graph: Graph) -> Iterator[Row]:
             continue
         row = Row("", line=number)
         try:
-            document = orjson.loads(line)
+            _add_document(row, orjson.loads(line), graph, note_once)
         except orjson.JSONDecodeError as error:
             row.reject(None, f"not JSON: {error}")
-        else:
-            _add_document(row, document, graph, note_once)
         yield row
 
 
 def _add_document(row: Row, document: Any, graph: Graph, note_once: Callable[[str], None]) -> None:
     """Add what a resource object says to its row."""
     types = [one.type for one in graph.writable]
-    type_name = document.get("type") if isinstance(document, dict) else None
-    if type_name not in types:
-        reason = f"not a resource object of type {' or '.join(types)}"
-        if type_name in list(graph):
-            reason = f"{type_name} is read-only: it follows from links, and is not imported"
-        row.reject("type", reason)
+    if not isinstance(document, dict) or document.get("type") not in types:
+        row.reject("type", f"not a resource object of a type to import: {' or '.join(types)}")
         return
-    for name, messages in _MEMBERS.validate(document).items():
-        row.reject(name, " ".join(messages))
-    if not row.defects:
-        row.type, row.lid = type_name, document.get(LID)
-        if document.get(ID) is not None:
-            row.values[ID] = document[ID]
-        _add_attributes(row, document.get("attributes", {}), graph, note_once)
-        _add_links(row, document.get("relationships", {}), graph)
-
-
-def _add_attributes(
-    row: Row, attributes: Mapping[str, Any], graph: Graph, note_once: Callable[[str], None]
-) -> None:
-    resource = graph[row.type]
-    for name, value in attributes.items():
+    for name, value in document.items():
+        if not isinstance(value, _MEMBERS.get(name, ())):
+            row.reject(name, "not a valid member of a resource object")
+            return
+    row.type, row.lid, resource = document["type"], document.get(LID), graph[document["type"]]
+    if document.get(ID) is not None:
+        row.values[ID] = document[ID]
+    for name, value in document.get("attributes", {}).items():
         attribute = resource.readable.get(name)
         if attribute is None:
             names = ", ".join(resource.attributes)
@@ -302,10 +282,12 @@ def _add_attributes(
             row.values[name] = None
         else:
             row.read(row, name, attribute, value, is_text=False)
+    _add_links(row, document.get("relationships", {}), resource.to_one)
 
 
-def _add_links(row: Row, relationships: Mapping[str, Any], graph: Graph) -> None:
-    possible = graph[row.type].to_one
+def _add_links(
+    row: Row, relationships: Mapping[str, Any], possible: Mapping[str, Relationship]
+) -> None:
     for name, value in relationships.items():
         if name not in possible:
             names = ", ".join(possible) or "none"

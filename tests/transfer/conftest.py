@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from registry.commands import export, import_, watch
+from registry.commands import export, import_, seed, watch
 from tests.support import Api
 
 
@@ -27,8 +27,8 @@ class Run:
 
 RunCommand = Callable[..., Awaitable[Run]]
 COMMANDS = {
-    "import": import_.import_file,
-    "seed": import_.seed,
+    "import": import_.main,
+    "seed": seed.main,
     "export": export.main,
     "watch": watch.main,
 }

@@ -13,7 +13,8 @@ import pytest
 
 from registry.commands import import_
 from registry.commands.arguments import TOKEN_VARIABLE
-from registry.commands.import_ import LINE_SECONDS, Tally, generate
+from registry.commands.import_ import LINE_SECONDS, Tally
+from registry.commands.seed import generate
 from registry.model.graph import Graph
 from registry.program import note
 from registry.resources import RESOURCES
@@ -75,14 +76,20 @@ async def test_an_id_that_no_resource_has_is_reported_as_it_is_written(
 
 
 async def test_rows_with_the_same_key_are_invalid(api: Api, import_text: RunCommand) -> None:
-    sheet = f"{SHEET}A-1,bob@x.org,Bob,Byron\n"
+    fill = "".join(f"F-{n},,,\n" for n in range(900))  # more than a request has
+    sheet = f"{SHEET}A-1,bob@x.org,Bob,Byron\n{fill}A-2,,,\n"
     for _ in range(2):
         done = await import_text(sheet, *KEY)
         assert (done.status, done.errors) == (
             1,
-            ["line 5, column serial: repeats line 2: the same serial"],
+            [
+                "line 5, column serial: repeats line 2: the same serial",
+                "line 906, column serial: repeats line 3: the same serial",
+            ],
         )
-        assert await fleet(api) == {"A-1": "Ada Lovelace", "A-2": "Ada Lovelace", "B-1": None}
+        stored = await fleet(api)
+        assert (stored["A-1"], stored["A-2"]) == ("Ada Lovelace", "Ada Lovelace")
+        assert len(stored) == 903
 
 
 async def test_an_ambiguous_match_is_an_invalid_row(api: Api, import_text: RunCommand) -> None:

@@ -1,0 +1,65 @@
+"""The command `seed`: generated persons and computers for a running service."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from registry.commands.arguments import checked, client_parser, declared_graph
+from registry.commands.import_ import Tally, import_rows
+from registry.transfer.lookups import ImportOptions
+from registry.transfer.row_files import Mention, Row
+
+_SHARE_WITH_EMAIL = 0.9
+_SHARE_OWNED = 0.9
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Create generated persons and computers; exit with status 1 if that fails."""
+    parser = client_parser("seed", "Fill a running service with generated persons and computers.")
+    add = partial(parser.add_argument, metavar="COUNT", type=checked(_count))
+    add("--persons", default=100, help="number to create [default: 100]")
+    add("--computers", help="number to create [default: 3 per person]")
+    seed_help = "the same seed and counts produce the same data [default: 1]"
+    parser.add_argument("--seed", type=int, default=1, metavar="NUMBER", help=seed_help)
+    parsed, graph = parser.parse_args(arguments), declared_graph(arguments)
+    computers = 3 * parsed.persons if parsed.computers is None else parsed.computers
+    rows = generate(parsed.persons, computers, parsed.seed)
+    options = ImportOptions(creates=True, labels=frozenset(graph))
+    import_rows(rows, options, Tally(graph, parsed.url))
+
+
+def generate(persons: int, computers: int, seed: int) -> Iterator[Row]:
+    """Yield persons, some without an e-mail address, then computers, some without an owner.
+
+    The same seed and counts produce the same ones.
+    """
+    # Imported late: loading it takes longer than to report wrong arguments.
+    from faker import Faker  # noqa: PLC0415
+
+    faker = Faker()
+    faker.seed_instance(seed)
+    random = faker.random
+    namesakes: Counter[str] = Counter()
+    for number in range(1, persons + 1):
+        first_name, last_name = faker.first_name(), faker.last_name()
+        person = {"first_name": first_name, "last_name": last_name}
+        if random.random() < _SHARE_WITH_EMAIL:
+            name = f"{first_name}.{last_name}".lower()
+            namesakes[name] += 1
+            suffix = namesakes[name] if namesakes[name] > 1 else ""
+            domain = random.choice(("example.org", "example.com", "example.net"))
+            person["email"] = f"{name}{suffix}@{domain}"
+        yield Row("person", person, lid=str(number), line=number)
+    for number in range(1, computers + 1):
+        vendor = random.choice(("5CG", "C02", "MXL", "PF"))
+        serial = f"{vendor}{random.randint(18, 25)}{random.randint(1, 52):02}{number:05}"
+        owner = None
+        if persons and random.random() < _SHARE_OWNED:
+            owner = Mention("person", lid=str(random.randint(1, persons)), prefix="owner.")
+        yield Row("computer", {"serial": serial}, line=persons + number, links={"owner": owner})
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise ValueError(f"{text!r} is not a valid count")
+    return int(text)

@@ -8,11 +8,8 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import date, time
-from decimal import Decimal
 from functools import partial
 from typing import Any, Self, TypeAlias
-from uuid import UUID
 
 import orjson
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, hdrs
@@ -319,17 +316,8 @@ def base_url(text: str) -> str:
     return text.rstrip("/")
 
 
-def _text(value: object) -> str:
-    """Return the text of a date, a time, an exact decimal or a UUID, for which JSON has no type."""
-    if isinstance(value, date | time):
-        return value.isoformat()
-    if isinstance(value, Decimal | UUID):
-        return str(value)
-    raise TypeError(f"{value!r:.80} of the type {type(value).__name__} cannot be sent as JSON")
-
-
 # orjson would write null for NaN, and has no integers of more than 64 bits.
-json_text = partial(json.dumps, default=_text, ensure_ascii=False, allow_nan=False)
+json_text = partial(json.dumps, ensure_ascii=False, allow_nan=False)
 
 
 async def _document(path: str, response: ClientResponse) -> Any:

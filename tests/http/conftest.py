@@ -76,6 +76,11 @@ class Gate:
         return response
 
 
+async def echo(request: web.Request) -> web.Response:
+    """Respond with the body."""
+    return web.Response(body=await request.read())
+
+
 async def endless(request: web.Request) -> web.StreamResponse:
     """Respond without an end."""
     response = web.StreamResponse()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
 from functools import partial
 
 import pytest
@@ -20,6 +19,7 @@ from tests.http.conftest import (
     Client,
     Gate,
     Start,
+    echo,
     endless,
     read_all,
 )
@@ -29,10 +29,6 @@ Connect = Callable[[Client], Awaitable[Streams]]
 
 POST = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\n"
 CLOSE = b"\r\nConnection: close\r\n"
-
-
-async def echo(request: web.Request) -> web.Response:
-    return web.Response(body=await request.read())
 
 
 @pytest.fixture
@@ -74,13 +70,6 @@ def begin(start: Start, connect: Connect) -> Begin:
 def stop(client: Client) -> asyncio.Task[None]:
     """Stop the server, as a signal does, but not the connections of the test."""
     return asyncio.create_task(client.server.close())
-
-
-async def test_a_client_that_half_closes_its_connection_ends_its_request(begin: Begin) -> None:
-    _, client, reader, writer = await begin(limits=LONG_LIMITS)
-    writer.write_eof()
-    assert await read_all(reader) == b""
-    await asyncio.wait_for(stop(client), SECONDS)
 
 
 @pytest.mark.parametrize("number", [1, 3])
@@ -141,14 +130,4 @@ async def test_a_stream_that_ends_during_a_stop_is_not_the_last_response(begin: 
     received = await read_all(reader)
     assert CLOSE in received
     assert received.endswith(b"0\r\n\r\n")
-    await stopping
-
-
-async def test_an_endless_response_is_reset_when_the_server_has_to_stop(begin: Begin) -> None:
-    _, client, reader, _ = await begin(Gate.stream)
-    stopping = stop(client)
-    received = b""
-    with suppress(ConnectionResetError):
-        received = await read_all(reader)
-    assert not received.endswith(b"0\r\n\r\n")
     await stopping

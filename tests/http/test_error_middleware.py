@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from asyncio import StreamWriter
+from collections.abc import Callable
 
 import pytest
 from aiohttp import ClientError, web
 from aiohttp.typedefs import Handler
 
-from tests.http.conftest import SECONDS, Start, exchange
+from tests.http.conftest import SECONDS, Start, echo, exchange, read_all
 from tests.support import MEDIA_TYPE
 
 GET = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
@@ -63,10 +65,7 @@ async def test_any_other_exception_is_an_internal_error(
 
 
 async def test_only_the_expectation_100_continue_is_met(start: Start) -> None:
-    async def handler(request: web.Request) -> web.Response:
-        return web.Response(body=await request.read())
-
-    client = await start(handler)
+    client = await start(echo)
     for expectation, path, status in (
         *[("100-continue", "/", 200), ("100-continue", "/nothing", 404)],
         *[("a miracle", "/", 417), ("a miracle", "/nothing", 417)],
@@ -97,25 +96,29 @@ async def test_an_error_after_a_stream_has_begun_is_logged_and_resets_the_connec
         await exchange(client, b"GET / HTTP/1.0\r\nHost: h\r\n\r\n")
 
 
-async def test_a_disconnect_is_not_logged(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("leave", [StreamWriter.close, StreamWriter.write_eof])
+async def test_a_disconnect_ends_the_request_and_is_not_logged(
+    leave: Callable[[StreamWriter], None], start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
     begun, ended = asyncio.Event(), asyncio.Event()
 
-    async def handler(request: web.Request) -> web.StreamResponse:
+    async def handler(request: web.Request) -> web.Response:
         begun.set()
         try:
-            return web.Response(body=await request.read())
+            return await echo(request)
         finally:
             ended.set()
 
     client = await start(handler)
-    _, writer = await asyncio.open_connection("127.0.0.1", client.port)
+    reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
     writer.write(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\n{")
     await asyncio.wait_for(begun.wait(), SECONDS)
     assert not ended.is_set()
-    writer.close()
+    leave(writer)
     await asyncio.wait_for(ended.wait(), SECONDS)
-    await asyncio.sleep(0)
+    assert await read_all(reader) == b""
     assert not errors_logged(caplog)
+    writer.close()
 
 
 async def test_cancelled_handlers_leave_no_log(

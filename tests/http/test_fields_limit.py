@@ -10,12 +10,13 @@ import pytest
 from aiohttp import web
 
 from registry.http.app_keys import Limits
-from tests.http.conftest import SECONDS, Client, Start, exchange
+from tests.http.conftest import SECONDS, Client, Start, echo, exchange
 from tests.support import traced_memory
 
 LIMITS = Limits(arrival_seconds=60.0, linger_seconds=0.5)
 
 GET = b"GET / HTTP/1.1\r\nHost: h\r\n"
+TRAILERS = b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n"
 LAST_GET = GET + b"Connection: close\r\n"
 
 MOST = b"".join([b"X-%d: %s\r\n" % (number, bytes([97]) * 8_000) for number in range(120)])
@@ -23,10 +24,6 @@ MOST = b"".join([b"X-%d: %s\r\n" % (number, bytes([97]) * 8_000) for number in r
 
 MOST_MEMORY = 2**19
 """Bytes in use per connection, of both ends; fields at the limit take 2**18 in the service."""
-
-
-async def respond(request: web.Request) -> web.Response:
-    return web.Response(body=await request.read(), text=None)
 
 
 def fields(size: int) -> bytes:
@@ -42,7 +39,7 @@ def status_lines(received: bytes) -> list[bytes]:
 async def test_fields_up_to_the_limit_are_accepted_besides_a_long_target(start: Start) -> None:
     head = b"GET /?%s HTTP/1.1\r\n" % (b"a" * 120_000)
     sent = b"Host: h\r\nConnection: close\r\n"
-    client = await start(respond, LIMITS)
+    client = await start(echo, LIMITS)
     accepted = await exchange(client, head + sent + fields(2**16 - len(sent)) + b"\r\n")
     refused = await exchange(client, head + sent + fields(2**16 - len(sent) + 1) + b"\r\n")
     assert status_lines(accepted) == [b"HTTP/1.1 200 OK"]
@@ -53,7 +50,7 @@ async def test_fields_up_to_the_limit_are_accepted_besides_a_long_target(start: 
 
 @pytest.mark.parametrize("before", [b"", b"\r\n", GET + b"\r\n"], ids=["", "line", "request"])
 async def test_fields_beyond_the_limit_get_431_at_once(start: Start, before: bytes) -> None:
-    client = await start(respond, LIMITS)
+    client = await start(echo, LIMITS)
     received = await exchange(client, before + GET, MOST[:100_000], MOST[100_000:200_000])
     *answered, refused = status_lines(received)
     assert answered == [b"HTTP/1.1 200 OK"] * before.count(b"GET")
@@ -61,23 +58,19 @@ async def test_fields_beyond_the_limit_get_431_at_once(start: Start, before: byt
     assert b'"code":"header_fields_too_large"' in received
 
 
-async def test_a_long_target_that_arrives_in_parts_is_not_counted(start: Start) -> None:
-    target = [b"a" * 30_000] * 4
-    sent = b" HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
-    received = await exchange(await start(respond, LIMITS), b"GET /?", *target, sent)
+async def test_long_targets_and_earlier_requests_are_not_counted(start: Start) -> None:
+    client = await start(echo, LIMITS)
+    end = b" HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
+    received = await exchange(client, b"GET /?", *[b"a" * 30_000] * 4, end)
     assert status_lines(received) == [b"HTTP/1.1 200 OK"]
-
-
-async def test_requests_that_arrive_at_once_are_counted_one_by_one(start: Start) -> None:
-    head = GET + fields(30_000) + b"\r\n"
-    last = LAST_GET + fields(30_000) + b"\r\n"
-    received = await exchange(await start(respond, LIMITS), head * 4 + last)
+    rest = fields(30_000) + b"\r\n"
+    received = await exchange(client, (GET + rest) * 4 + LAST_GET + rest)
     assert status_lines(received) == [b"HTTP/1.1 200 OK"] * 5
 
 
 async def test_a_client_that_goes_on_sending_a_head_reads_why_it_is_refused(start: Start) -> None:
     """Closed at once, the connection would be reset, and the response lost."""
-    client = await start(respond, replace(LIMITS, linger_seconds=2.0))
+    client = await start(echo, replace(LIMITS, linger_seconds=2.0))
     reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
     writer.write(GET + MOST[:200_000])
     await asyncio.sleep(0.1)
@@ -89,17 +82,10 @@ async def test_a_client_that_goes_on_sending_a_head_reads_why_it_is_refused(star
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("before", [b"", GET + b"\r\n"], ids=["head", "head behind a request"])
-async def test_a_head_that_never_ends_takes_little_memory(start: Start, before: bytes) -> None:
-    client = await start(respond, Limits(arrival_seconds=60.0, linger_seconds=60.0))
-    assert await memory_for(client, before + GET + MOST) < 20 * MOST_MEMORY
-
-
-@pytest.mark.slow
-async def test_trailers_that_never_end_take_little_memory(start: Start) -> None:
-    client = await start(respond, LIMITS)
-    post = b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n"
-    assert await memory_for(client, post + MOST) < 20 * MOST_MEMORY
+@pytest.mark.parametrize("before", [GET, GET + b"\r\n" + GET, TRAILERS])
+async def test_what_never_ends_takes_little_memory(start: Start, before: bytes) -> None:
+    client = await start(echo, Limits(arrival_seconds=60.0, linger_seconds=60.0))
+    assert await memory_for(client, before + MOST) < 20 * MOST_MEMORY
 
 
 async def memory_for(client: Client, sent: bytes) -> int:

@@ -76,6 +76,8 @@ async def test_a_host_of_the_service_is_allowed_with_any_port(serve: Serve) -> N
     for host in ALLOWED:
         response = await respond(client, f"Host: {host}")
         assert (status(response), body(response)) == (200, f"http://{host} 127.0.0.1")
+    response = await respond(client, version="1.0")  # which needs none
+    assert (status(response), body(response)) == (200, "http://127.0.0.1 127.0.0.1")
 
 
 async def test_a_request_for_another_host_gets_421(serve: Serve) -> None:
@@ -165,11 +167,6 @@ async def test_the_last_untrusted_address_is_the_client(serve: Serve) -> None:
     ):
         response = await respond(client, LOCAL, f"X-Forwarded-For: {forwarded}")
         assert body(response) == f"http://localhost {address}", forwarded
-
-
-async def test_a_request_of_http_1_0_needs_no_host(serve: Serve) -> None:
-    response = await respond(await serve(SETTINGS), version="1.0")
-    assert (status(response), body(response)) == (200, "http://127.0.0.1 127.0.0.1")
 
 
 FORWARDED = (

@@ -256,42 +256,25 @@ async def test_a_client_that_disconnects_ends_its_request_and_fills_no_log(
     assert caplog.records == []
 
 
-async def begin(start: Start) -> tuple[Gate, Server, asyncio.StreamReader, asyncio.StreamWriter]:
-    """Send a request, and wait until its handler has begun."""
+async def test_responses_and_handshakes_end_regularly_during_a_stop(start: Start) -> None:
     gate = Gate()
     server = await start(gate.handle)
     reader, writer = await server.connect()
     writer.write(GET)
     await gate.entered.wait()
-    return gate, server, reader, writer
-
-
-async def test_a_response_during_a_stop_closes_its_connection(start: Start) -> None:
-    gate, server, reader, writer = await begin(start)
     idle_reader, idle_writer = await server.connect()
-    stopping = asyncio.create_task(server.runner.cleanup())
-    await asyncio.sleep(0.05)
-    gate.open()
-    received = await read_all(reader)
-    assert b"\r\nConnection: close\r\n" in received
-    assert received.endswith(b"GET")
-    assert await read_all(idle_reader) == b""
-    await close(writer)
-    await close(idle_writer)
-    await asyncio.wait_for(stopping, SECONDS)
-
-
-async def test_a_handshake_that_ends_during_a_stop_ends_regularly(start: Start) -> None:
-    gate, server, _, writer = await begin(start)
     late_reader, late_writer = await asyncio.open_connection("127.0.0.1", server.port)
     stopping = asyncio.create_task(server.runner.cleanup())
     await asyncio.sleep(0.05)
     await late_writer.start_tls(server.context, server_hostname="localhost")
-    assert await read_all(late_reader) == b""
+    assert await read_all(late_reader) == await read_all(idle_reader) == b""
     gate.open()
+    received = await read_all(reader)
+    assert b"\r\nConnection: close\r\n" in received
+    assert received.endswith(b"GET")
     await asyncio.wait_for(stopping, SECONDS)
-    await close(late_writer)
-    await close(writer)
+    for one in (writer, idle_writer, late_writer):
+        await close(one)
 
 
 async def test_a_client_that_does_not_close_delays_no_stop(start: Start) -> None:

@@ -33,11 +33,8 @@ Database: TypeAlias = AsyncIOMotorDatabase[Record]
 
 _Reply = TypeVar("_Reply")
 
-APP_NAME = "registry"
-"""The name under which MongoDB lists the connections of the service."""
-
 _OPTIONS: dict[str, Any] = {
-    "appname": APP_NAME,
+    "appname": "registry",  # under which MongoDB lists the connections
     "w": "majority",
     "journal": True,
     "wTimeoutMS": 10_000,

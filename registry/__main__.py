@@ -1,6 +1,5 @@
 """The command line: `registry`, or `python -m registry`; `--help` lists the commands."""
 
-import os
 import platform
 import sys
 from importlib import import_module
@@ -8,7 +7,7 @@ from importlib import import_module
 from registry import __version__
 from registry.commands.output import output
 from registry.program import note, program
-from registry.settings import Parser, parse_settings
+from registry.settings import Parser
 
 _COMMANDS = {
     "serve": ("serve:main", "run the service; without a command, this one is run"),
@@ -37,7 +36,7 @@ def main() -> None:
     if name.startswith("-") and name not in _OPTIONS:
         name, arguments = "serve", sys.argv[1:]
     if _parser().parse_args([name]).version:
-        output(_versions())
+        output(f"registry {__version__}, Python {platform.python_version()}")
     else:
         _run(name, arguments)
 
@@ -60,24 +59,13 @@ def _parser() -> Parser:
         epilog=f"`{program()} COMMAND --help` lists the options of a command.",
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="store_true", help="print the versions of all parts")
+    parser.add_argument(
+        "--version", action="store_true", help="print the version, and that of Python"
+    )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     for name, (_, description) in _COMMANDS.items():
         commands.add_parser(name, help=description)
     return parser
-
-
-def _versions() -> str:
-    """Return the versions of the registry, of Python, and of the mongod that it would embed."""
-    # Imported late, because the driver loads slowly.
-    from registry.mongod.embedded import version  # noqa: PLC0415
-
-    parts = {
-        "registry": __version__,
-        "Python": platform.python_version(),
-        "mongod": version(parse_settings([], os.environ)),
-    }
-    return ", ".join(f"{name} {number}" for name, number in parts.items() if number)
 
 
 if __name__ == "__main__":

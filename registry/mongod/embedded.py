@@ -11,7 +11,6 @@ import logging
 import os
 import shutil
 import socket
-import subprocess
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -299,15 +298,3 @@ def find_binary(configured: Path | None) -> Path:
         "no mongod for this platform: install MongoDB, or set REGISTRY_MONGOD to a mongod, "
         "or MONGODB_URI to a replica set"
     )
-
-
-def version(settings: Settings) -> str | None:
-    """Return the version of the mongod that would run, None if there is none or it cannot run."""
-    try:
-        program = find_binary(settings.mongod)
-        printed = subprocess.run(  # noqa: S603 - the program that the service runs
-            [program, "--version"], capture_output=True, check=True, text=True
-        ).stdout
-    except (StartError, OSError, subprocess.CalledProcessError):
-        return None
-    return printed.partition("version v")[2].partition("\n")[0] or None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import re
 import shutil
 import subprocess
@@ -90,12 +91,9 @@ def test_an_unknown_command_is_reported_with_the_known_ones() -> None:
     assert "invalid choice: 'chekc' (choose from 'serve', 'seed'," in message
 
 
-def test_the_version_names_all_parts() -> None:
+def test_the_version_is_printed_with_that_of_python() -> None:
     done = run_command([*COMMAND, "--version"], environment())
-    pattern = rf"registry {re.escape(__version__)}, Python 3\.[\d.]+, mongod \d+\.\d+\.\d+\n"
-    assert re.fullmatch(pattern, done.stdout)
-    without = run_command([*COMMAND, "--version"], environment(REGISTRY_MONGOD="/bin/false"))
-    assert re.fullmatch(r"registry [^,]+, Python [^,]+\n", without.stdout)
+    assert done.stdout == f"registry {__version__}, Python {platform.python_version()}\n"
 
 
 @pytest.mark.slow

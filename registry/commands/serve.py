@@ -10,7 +10,7 @@ from functools import partial
 
 from registry.commands.output import discard_output, fail
 from registry.processes import event_loop
-from registry.processes.event_loop import listen
+from registry.processes.event_loop import listen, url_of
 from registry.processes.logs import log_in_background
 from registry.program import IS_CHECKOUT, SWAGGER_UI, StartError
 from registry.settings import Settings, flag, parse_settings, variable
@@ -59,22 +59,22 @@ def _listen(host: str, port: int, setting: str) -> socket.socket:
 async def _serve(
     settings: Settings, listener: socket.socket, metrics_listener: socket.socket | None
 ) -> None:
-    announce = partial(_announce, settings)
+    announce = partial(_announce, settings, metrics_listener)
     # Imported late, because they load slowly: bad settings and signals end the process at once.
     if settings.workers == 1:
         from registry.processes.service import metrics_server, serve  # noqa: PLC0415
 
-        async with metrics_server(settings, metrics_listener, announce) as announce_all:
-            await serve(settings, lambda: listener, announce_all)
+        async with metrics_server(settings, metrics_listener):
+            await serve(settings, lambda: listener, announce)
     else:
         from registry.processes.workers import serve_with_workers  # noqa: PLC0415
 
         await serve_with_workers(settings, listener, metrics_listener, announce)
 
 
-def _announce(settings: Settings, line: str) -> None:
+def _announce(settings: Settings, metrics_listener: socket.socket | None, line: str) -> None:
     """Print a line; log it if the standard output is full or closed, as the service is ready."""
-    line = ". ".join([line, *_notices(settings)])
+    line = ". ".join([line, *_notices(settings, metrics_listener)])
     if sys.stdout is None:
         _log.warning("Standard output (closed): %s", line)
         return
@@ -85,8 +85,12 @@ def _announce(settings: Settings, line: str) -> None:
         discard_output()
 
 
-def _notices(settings: Settings) -> Iterator[str]:
-    """Yield what users of an installed package may not know, unlike those of a checkout."""
+def _notices(settings: Settings, metrics_listener: socket.socket | None) -> Iterator[str]:
+    """Yield where the metrics are, and what only users of a checkout know without being told."""
+    if metrics_listener is not None:
+        from registry.http.addresses import METRICS_PATH  # noqa: PLC0415 - loads slowly
+
+        yield f"Metrics: {url_of('http', metrics_listener)}{METRICS_PATH}"
     if IS_CHECKOUT:
         return
     if not SWAGGER_UI.is_dir():

@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import NoReturn
 
 from registry.app import create_app
-from registry.http.addresses import METRICS_PATH, UI_PATH
+from registry.http.addresses import UI_PATH
 from registry.http.app_keys import NOTICE
 from registry.http.server import Certificate, Runner
 from registry.http.views.site import Scrape, metrics_app, scrape_process
@@ -71,25 +71,18 @@ async def serve(
 
 @asynccontextmanager
 async def metrics_server(
-    settings: Settings,
-    listener: socket.socket | None,
-    announce: Callable[[str], None],
-    scrape: Scrape = scrape_process,
-) -> AsyncIterator[Callable[[str], None]]:
-    """Serve the metrics on the socket, if there is one.
-
-    Yields the function that announces a line: with the URL of the metrics, if they are served.
-    """
+    settings: Settings, listener: socket.socket | None, scrape: Scrape = scrape_process
+) -> AsyncIterator[None]:
+    """Serve the metrics on the socket, if there is one."""
     if listener is None:
-        yield announce
+        yield
         return
     app, is_logged = metrics_app(settings, scrape), settings.access_log == "on"
     runner = Runner(app, shutdown_timeout=_FINISH_METRICS_SECONDS, access_log=is_logged)
     await runner.setup()
     try:
-        url = url_of("http", listener) + METRICS_PATH
         await runner.listen(listener)
-        yield lambda line: announce(f"{line}. Metrics: {url}")
+        yield
     finally:
         await runner.cleanup()
 

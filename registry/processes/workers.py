@@ -66,24 +66,18 @@ async def serve_with_workers(
     failures: asyncio.Queue[str] = asyncio.Queue()
     async with AsyncExitStack() as stack:
         port = stack.enter_context(reserve_port(listener))
-        workers = Workers()
+        if settings.mongodb_uri is None:
+            uri = await stack.enter_async_context(mongod(settings, failures.put_nowait))
+            settings = replace(settings, mongodb_uri=uri)
+        workers = Workers((settings, port.family, port.getsockname()))
         if metrics_listener is not None:
             # Imported late, because it loads slowly.
             from registry.processes.service import metrics_server  # noqa: PLC0415
 
-            serving = metrics_server(settings, metrics_listener, announce, workers.scrape)
-            announce = await stack.enter_async_context(serving)
+            serving = metrics_server(settings, metrics_listener, workers.scrape)
+            await stack.enter_async_context(serving)
         supervisor = await stack.enter_async_context(Supervisor(failures.put_nowait))
-        # They load in parallel with mongod, and stop before it.
-        starting = [
-            asyncio.create_task(supervisor.start("worker", workers.run))
-            for _ in range(settings.workers)
-        ]
-        if settings.mongodb_uri is None:
-            uri = await stack.enter_async_context(mongod(settings, failures.put_nowait))
-            stack.push_async_callback(supervisor.stop)
-            settings = replace(settings, mongodb_uri=uri)
-        workers.configuration.set_result((settings, port.family, port.getsockname()))
+        starting = (supervisor.start("worker", workers.run) for _ in range(settings.workers))
         await asyncio.gather(*starting)
         if settings.tls_certificate:
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, workers.hang_up)
@@ -94,13 +88,13 @@ async def serve_with_workers(
 class Workers:
     """The workers that run, as the supervisor sees them, and the sums of their metrics.
 
-    configuration: the message that each receives, once it is known. line: what to announce, from
-    the worker that was ready last.
+    configuration: the settings of each, and the family and the address on which it listens. line:
+    what to announce, from the worker that was ready last.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, configuration: tuple[Settings, int, Any]) -> None:
+        self._configuration = configuration
         self.line = ""
-        self.configuration: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._latest: dict[Process, MetricsSnapshot] = {}
         self._ended: MetricsSnapshot = {}
 
@@ -116,7 +110,7 @@ class Workers:
             worker, own = await stack.enter_async_context(running)
             reader, writer = await asyncio.open_unix_connection(sock=own.dup())
             try:
-                _send(writer, await asyncio.shield(self.configuration))
+                _send(writer, self._configuration)
                 self.line = await _readiness(reader, worker)
                 self._latest[worker] = {}
                 collecting = asyncio.create_task(self._collect(worker, reader, writer))
@@ -185,10 +179,7 @@ async def _work() -> None:
     from registry.processes.service import serve  # noqa: PLC0415
 
     reader, writer = await asyncio.open_unix_connection(sock=socket.socket(fileno=0))
-    try:
-        settings, family, address = await _receive(reader)
-    except asyncio.IncompleteReadError:  # the supervisor could not start
-        return
+    settings, family, address = await _receive(reader)
     log_in_background(settings.log_format)
     listening = partial(listen, family, address, reuse_port=True)
     async with _Reporter(reader, writer) as reporter:

@@ -19,6 +19,7 @@ import pytest
 from registry import supervision
 from registry.processes import workers as workers_module
 from registry.program import StartError
+from registry.settings import Settings
 from tests.system.conftest import Start
 from tests.system.service import (
     ROOT,
@@ -158,8 +159,7 @@ async def test_a_worker_that_hangs_while_it_starts_is_stopped_and_reported(
 ) -> None:
     monkeypatch.setattr(workers_module, "START_SECONDS", 0.2)
     monkeypatch.setattr(workers_module, "_PROGRAM", "import time; time.sleep(600)")
-    running = workers_module.Workers()
-    running.configuration.set_result(None)
+    running = workers_module.Workers((Settings(), 0, None))
     async with supervision.Supervisor(lambda _: None) as supervisor:
         with pytest.raises(
             StartError, match=r"worker does not start: it was not ready after 0\.2 s"

@@ -234,7 +234,26 @@ VARIABLES = (
 class Parser(argparse.ArgumentParser):
     """An argument parser whose error messages are one line."""
 
-    def parse_value(self, source: str, text: str, parse: Callable[[str], Any]) -> Any:
+    def settings(
+        self, parsed: argparse.Namespace, environment: Mapping[str, str] = os.environ
+    ) -> Settings:
+        """Return the settings in parsed flags, of which some may be missing, and in variables.
+
+        Exits as `parse_settings` does.
+        """
+        values: dict[str, Any] = {}
+        for name, field in _FIELDS.items():
+            source, texts = _texts(field, getattr(parsed, name, None), environment)
+            parse, _ = _HINTS[name].__metadata__
+            found = tuple(self._parse(source, text, parse) for text in texts)
+            if found:
+                values[name] = found if _is_repeatable(field) else found[0]
+        settings = Settings(**values)
+        if contradiction := settings.contradiction():
+            self.error(contradiction)
+        return settings
+
+    def _parse(self, source: str, text: str, parse: Callable[[str], Any]) -> Any:
         """Return the parsed value; source: the flag or variable that an error message names."""
         try:
             if not text:
@@ -268,18 +287,7 @@ def parse_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> 
     )
     for name in _FIELDS:
         add_setting(parser, name)
-    flags = vars(parser.parse_args(arguments))
-    values: dict[str, Any] = {}
-    for name, field in _FIELDS.items():
-        source, texts = _texts(field, flags[name], environment)
-        parse, _ = _HINTS[name].__metadata__
-        parsed = tuple(parser.parse_value(source, text, parse) for text in texts)
-        if parsed:
-            values[name] = parsed if _is_repeatable(field) else parsed[0]
-    settings = Settings(**values)
-    if contradiction := settings.contradiction():
-        parser.error(contradiction)
-    return settings
+    return parser.settings(parser.parse_args(arguments), environment)
 
 
 def add_setting(parser: Parser, name: str) -> None:

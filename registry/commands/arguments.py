@@ -3,7 +3,6 @@
 import argparse
 import os
 from collections.abc import Callable, Sequence
-from itertools import chain
 from pathlib import PurePath
 from typing import TypeVar
 
@@ -11,15 +10,7 @@ from registry.client import Client, RegistryError
 from registry.client.transport import base_url
 from registry.model.graph import Graph
 from registry.program import program
-from registry.settings import (
-    VARIABLES,
-    Parser,
-    Settings,
-    add_setting,
-    flag,
-    parse_settings,
-    variable,
-)
+from registry.settings import VARIABLES, Parser, add_setting, variable
 
 TOKEN_VARIABLE = "REGISTRY_TOKEN"  # noqa: S105 - the name of a variable
 
@@ -70,12 +61,6 @@ def add_database(parser: Parser) -> None:
         add_setting(parser, name)
 
 
-def settings_of(parsed: argparse.Namespace) -> Settings:
-    """Return the settings in the parsed options and in the environment, as the service has them."""
-    given = ((flag(name), text) for name in _SETTINGS for text in getattr(parsed, name) or ())
-    return parse_settings(list(chain.from_iterable(given)), os.environ)
-
-
 def declared_graph(arguments: Sequence[str]) -> Graph:
     """Return the types that a command knows, before all of its arguments are parsed.
 
@@ -83,10 +68,9 @@ def declared_graph(arguments: Sequence[str]) -> Graph:
     """
     parser = Parser(prog=program(), add_help=False, allow_abbrev=False)
     add_setting(parser, _TYPES)
-    given, _ = parser.parse_known_args(arguments)
-    flags = [part for text in given.types or () for part in (flag(_TYPES), text)]
+    parsed, _ = parser.parse_known_args(arguments)
     variables = [variable(name) for name in (_TYPES, "unique")]
-    return parse_settings(flags, {name: os.environ.get(name, "") for name in variables}).graph
+    return parser.settings(parsed, {name: os.environ.get(name, "") for name in variables}).graph
 
 
 def client_parser(command: str, description: str, arguments: str = "[OPTIONS]") -> Parser:

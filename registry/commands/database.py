@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from registry.commands.arguments import database_parser, settings_of
+from registry.commands.arguments import database_parser
 from registry.commands.output import counted, describe, fail, input_file, output, output_file
 from registry.jsonapi.documents import path_of
 from registry.model.implicit_attributes import parse_id
@@ -48,7 +48,7 @@ def backup(arguments: Sequence[str]) -> None:
     )
     parser.add_argument("file", metavar="FILE", help="file to create, or - for standard output")
     parsed = parser.parse_args(arguments)
-    run(_back_up(settings_of(parsed), parsed.file))
+    run(_back_up(parser.settings(parsed), parsed.file))
 
 
 async def _back_up(settings: Settings, file: str) -> None:
@@ -77,7 +77,7 @@ def restore(arguments: Sequence[str]) -> None:
     )
     parsed = parser.parse_args(arguments)
     omitted = {COLLECTION} if parsed.without_tokens else set[str]()
-    run(_restore(settings_of(parsed), parsed.file, omitted))
+    run(_restore(parser.settings(parsed), parsed.file, omitted))
 
 
 async def _restore(settings: Settings, name: str, omitted: Container[str]) -> None:
@@ -112,7 +112,7 @@ def check(arguments: Sequence[str]) -> None:
         "again",
     )
     parsed = parser.parse_args(arguments)
-    if not run(_check(settings_of(parsed), repair=parsed.repair)):
+    if not run(_check(parser.settings(parsed), repair=parsed.repair)):
         sys.exit(1)
 
 
@@ -152,7 +152,7 @@ def upgrade(arguments: Sequence[str]) -> None:
         "to that of its mongod, also while the service runs. Earlier versions of MongoDB cannot "
         "open the data any more: make a backup before.",
     )
-    run(_upgrade(settings_of(parser.parse_args(arguments))))
+    run(_upgrade(parser.settings(parser.parse_args(arguments))))
 
 
 async def _upgrade(settings: Settings) -> None:
@@ -180,7 +180,7 @@ def forget(arguments: Sequence[str]) -> None:
     parser.add_argument("type", metavar="TYPE", help="the type of the resource: person")
     parser.add_argument("id", metavar="ID", help="the id that the resource had")
     parsed = parser.parse_args(arguments)
-    settings, id_ = settings_of(parsed), parse_id(parsed.id)
+    settings, id_ = parser.settings(parsed), parse_id(parsed.id)
     types = {one.type: one for one in settings.graph.writable}
     if parsed.type not in types:
         parser.error(f"TYPE: {parsed.type!r} is not {' or '.join(types)}")

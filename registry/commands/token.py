@@ -12,12 +12,12 @@ from registry.commands.arguments import (
     checked,
     command_parser,
     declared_graph,
-    settings_of,
 )
 from registry.commands.database import open_database, place_of, run
 from registry.commands.output import output, require_output
+from registry.model.graph import Graph
 from registry.program import StartError, note
-from registry.settings import Settings
+from registry.settings import Parser, Settings
 from registry.storage import Token, TokenNameTaken, TokenNotFound, Tokens
 
 _HOURS = {"h": 1, "d": 24}
@@ -27,12 +27,12 @@ _COLUMNS = ("NAME", "SCOPES", "CREATED", "EXPIRES", "LAST USED", "STATE")
 
 def main(arguments: Sequence[str]) -> None:
     """Run the command; exit with status 1 if it fails, with 2 if the arguments are wrong."""
-    parsed = _parse(arguments)
-    run(_run(parsed, settings_of(parsed)))
+    parser = _parser(declared_graph(arguments))
+    parsed = parser.parse_args(arguments)
+    run(_run(parsed, parser.settings(parsed)))
 
 
-def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    graph = declared_graph(arguments)
+def _parser(graph: Graph) -> Parser:
     parser = command_parser(
         "token", "Create, list and revoke access tokens, also while the service runs."
     )
@@ -64,7 +64,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     revoke.add_argument("name", metavar="NAME", type=checked(check_name), help=name_help)
     for command in (create, listing, revoke):
         add_database(command)
-    return parser.parse_args(arguments)
+    return parser
 
 
 def _duration(text: str) -> timedelta:

@@ -18,7 +18,7 @@ import orjson
 from aiohttp import ClientConnectorError, ClientError, ClientSession, ClientTimeout
 
 from tests.feed import Stream
-from tests.support import MEDIA_TYPE, Database, check_document, to_many
+from tests.support import MEDIA_TYPE, Database, check_document, new, to_many, to_one
 
 _PAUSE_SECONDS = 0.05
 
@@ -129,14 +129,12 @@ async def clients() -> AsyncIterator[Connect]:
 
 def person(name: str) -> dict[str, Any]:
     """Return the resource object of a person, two of whose attributes are this name."""
-    return {"type": "person", "attributes": {"first_name": name, "last_name": name}}
+    return new("person", first_name=name, last_name=name)
 
 
 def computer(serial: str, owner: str) -> dict[str, Any]:
     """Return the resource object of a computer that a person owns."""
-    linkage = {"data": {"type": "person", "id": owner}}
-    attributes, relationships = {"serial": serial}, {"owner": linkage}
-    return {"type": "computer", "attributes": attributes, "relationships": relationships}
+    return new("computer", {"owner": to_one(owner)}, serial=serial)
 
 
 class Ledger:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from gzip import compress
@@ -18,9 +17,10 @@ from pymongo import MongoClient
 from registry.operations.backups import Backup
 from registry.settings import Settings
 from registry.testing import new_name
+from tests import programs
 from tests.conftest import Grant
 from tests.system.conftest import Start
-from tests.system.service import COMMAND, TIMEOUT, environment, error_message, person, run_command
+from tests.system.service import COMMAND, environment, error_message, person, run_command
 
 
 def run(*arguments: str | Path) -> str:
@@ -112,9 +112,7 @@ def test_a_backup_is_written_to_a_pipe_and_restored_from_one(
     restoring = ("bash", "-c", '"$@" <"$0"', tmp_path / "backup")
     restore = (*restoring, *COMMAND, "restore", *options, settings.database, "-")
     notes = [
-        subprocess.run(  # noqa: S603 - these commands
-            shell, env=environment(), capture_output=True, timeout=TIMEOUT, check=True
-        ).stderr.decode()
+        programs.run(shell, env=environment(), check=True, encoding="latin-1").stderr
         for shell in (backup, restore)
     ]
     assert notes[0] == f"Wrote 1,000 persons of the database {other} at {mongodb_uri} to -\n"

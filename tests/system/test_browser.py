@@ -19,7 +19,7 @@ from registry.settings import Settings
 from registry.web import swagger_ui_version
 from tests.conftest import Grant, Serve
 from tests.programs import PATIENCE, launch_options
-from tests.support import MEDIA_TYPE, Api, Database
+from tests.support import MEDIA_TYPE, Api
 
 pytestmark = pytest.mark.slow
 
@@ -160,49 +160,6 @@ async def test_requests_are_authorized_until_the_page_is_closed(
     assert (status, refused["errors"][0]["code"]) == ("401", "authentication_required")
     assert await page.evaluate("localStorage.length + sessionStorage.length") == 0
     assert await context.cookies() == []
-
-
-async def test_unedited_operations_change_no_resource(
-    browser: Browser, serve: Serve, database: Database
-) -> None:
-    """Whoever tries out the page presses `Execute` before reading anything."""
-    api = await serve()
-    names = {"first_name": "Grace", "last_name": "Hopper", "full_name": "Grace Hopper"}
-    await database.persons.insert_many({"_id": n, **names} for n in range(1, 10_001))
-    owned = {"serial": "SN", "person": 1}
-    await database.computers.insert_many({"_id": n, **owned} for n in range(1, 101))
-    before = await stored(database)
-    visit = Visit(await browser.new_page())
-    await visit.page.goto(str(api.client.make_url("/api/swagger/")))
-    await expect(visit.page.locator(".opblock").first).to_be_visible()
-    async with api.client.get("/api/swagger/swagger.json") as response:
-        description = await response.json()
-    for operation in (one for item in description["paths"].values() for one in item.values()):
-        block = await visit.try_out(f"{operation['tags'][0]}-{operation['operationId']}")
-        await block.get_by_role("button", name="Execute").click()
-        outcome = block.locator(".live-responses-table .response, .parameters .invalid")
-        await expect(outcome.first).to_be_visible()
-        await block.locator(".opblock-summary").click()
-
-    sent = [(one.method, urlsplit(one.url).path) for one in visit.requests]
-    assert sorted(path for method, path in sent if method != "GET") == [
-        "/computers",
-        "/operations",
-        "/persons",
-    ]
-    assert ("GET", "/persons") in sent
-    after = await stored(database)
-    assert before.items() <= after.items()
-    assert len(after) == len(before) + 4  # two that are created one by one, and two by operations
-
-
-async def stored(database: Database) -> dict[tuple[str, int], Any]:
-    """Return all stored resources, by collection and id."""
-    return {
-        (name, record["_id"]): record
-        for name in ("persons", "computers")
-        async for record in database[name].find({}, {"text_block": False})
-    }
 
 
 Publish = Callable[..., Awaitable[str]]

@@ -14,7 +14,8 @@ import pytest
 
 from registry import __version__
 from registry.__main__ import main
-from tests.system.service import COMMAND, ROOT, TIMEOUT, environment, error_message, run_command
+from tests.programs import INSTALL_TIMEOUT, run
+from tests.system.service import COMMAND, ROOT, environment, error_message, run_command
 
 ROWS, COLUMNS = 40, 80
 """The size of a small terminal window."""
@@ -49,7 +50,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(ROOT / "registry", source / "registry", ignore=without_ui)
     target = tmp_path_factory.mktemp("installed")
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-input"]
-    subprocess.run([*pip, "--target", target, source], check=True, timeout=120)  # noqa: S603
+    run([*pip, "--target", target, source], INSTALL_TIMEOUT, check=True)
     return target
 
 
@@ -97,21 +98,15 @@ def test_the_version_is_printed_with_that_of_python() -> None:
 
 
 @pytest.mark.slow
-def test_the_installed_command_has_the_name_that_the_user_has_typed(
+def test_the_installed_command_names_itself_its_data_directory_and_what_is_missing(
     installed: Path, variables: dict[str, str], tmp_path: Path
 ) -> None:
     done = run_command([installed / "bin/registry", "token", "--help"], variables, tmp_path)
     assert done.stdout.startswith("usage: registry token ")
-
-
-@pytest.mark.slow
-def test_the_installed_service_names_its_data_directory_and_what_is_missing(
-    installed: Path, variables: dict[str, str], tmp_path: Path
-) -> None:
     environment_, elsewhere = tmp_path / "environment", tmp_path / "elsewhere"
     elsewhere.mkdir()
     create = [sys.executable, "-m", "venv", "--without-pip", str(environment_)]
-    subprocess.run(create, check=True, timeout=TIMEOUT)  # noqa: S603 - Python
+    run(create, check=True)
     requirements = sysconfig.get_path("purelib")
     with subprocess.Popen(  # noqa: S603 - the service
         [environment_ / "bin/python", installed / "bin/registry", "--auth", "on"],

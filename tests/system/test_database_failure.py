@@ -61,13 +61,3 @@ def test_the_service_exits_if_mongod_cannot_be_restarted(workers: str, start: St
     last = log.splitlines()[-1]
     assert last.startswith("registry: mongod exited again after 2 restarts: ")
     assert "WiredTiger.turtle" in last
-
-
-@pytest.mark.slow
-def test_a_killed_service_leaves_no_mongod_that_it_has_restarted(start: Start) -> None:
-    service = start()
-    os.kill(service.mongod, signal.SIGKILL)
-    assert service.names() == []
-    mongod = service.mongod
-    os.kill(service.process.pid, signal.SIGKILL)
-    assert eventually(lambda: has_exited(mongod))

@@ -17,13 +17,12 @@ import orjson
 import pytest
 
 from registry.mongod.data_directory import RESERVE_BYTES
-from tests.support import MEDIA_TYPE
+from tests.support import ATOMIC, MEDIA_TYPE, OPERATIONS, add, new
 from tests.system.conftest import Start
 from tests.system.service import TIMEOUT, Service, eventually, person
 
 pytestmark = pytest.mark.slow
 
-EXT = '; ext="https://jsonapi.org/ext/atomic"'
 BATCH = 500
 """Persons per request: enough for the disk to be needed."""
 
@@ -58,10 +57,12 @@ def fill(disk: Path, free: int = 0) -> None:
                 return
 
 
-def send(service: Service, method: str, path: str, document: Any = None, ext: str = "") -> str:
+def send(
+    service: Service, method: str, path: str, document: Any = None, media_type: str = MEDIA_TYPE
+) -> str:
     """Send a request; return the status, and the code of the error if there is one."""
     body = None if document is None else orjson.dumps(document)
-    headers = {"Content-Type": MEDIA_TYPE + ext}
+    headers = {"Content-Type": media_type}
     request = Request(service.url + path, body, headers, method=method)  # noqa: S310 - http
     try:
         with urlopen(request, timeout=TIMEOUT) as response:  # noqa: S310 - http
@@ -73,9 +74,8 @@ def send(service: Service, method: str, path: str, document: Any = None, ext: st
 
 def create_batch(service: Service) -> str:
     """Create persons, all or none; return as `send` does."""
-    attributes = {"first_name": "x" * 255, "last_name": "y" * 255}
-    operation = {"op": "add", "data": {"type": "person", "attributes": attributes}}
-    return send(service, "POST", "/operations", {"atomic:operations": BATCH * [operation]}, EXT)
+    operation = add(new("person", first_name="x" * 255, last_name="y" * 255))
+    return send(service, "POST", "/operations", {OPERATIONS: BATCH * [operation]}, ATOMIC)
 
 
 def can_write(service: Service) -> bool:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.system.service import TIMEOUT
+from tests import programs
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 TOOLS = ("bash", "dirname", "cmp", "cp", "mkdir", "rm", "flock")
@@ -47,14 +46,9 @@ def install(program: Path, script: str) -> None:
 
 def run(root: Path, script: str, *arguments: str, **variables: str) -> str:
     """Run a script from outside the checkout; return its error message, empty on success."""
-    done = subprocess.run(  # noqa: S603 - the script of this checkout
-        [root / "scripts" / script, *arguments],
-        cwd=root.parent,
-        env={"PATH": str(root / "bin"), **variables},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-        check=False,
+    path = {"PATH": str(root / "bin")}
+    done = programs.run(
+        [root / "scripts" / script, *arguments], cwd=root.parent, env=path | variables
     )
     lines = done.stderr.splitlines()
     assert done.returncode == (1 if lines and lines[-1].startswith("registry: ") else 0)

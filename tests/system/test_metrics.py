@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import re
 import signal
-from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 import pytest
 
 from tests.system.conftest import Start
-from tests.system.service import TIMEOUT, Service, eventually, start_error
+from tests.system.service import TIMEOUT, Service, eventually
 from tests.system.test_workers import TWO, create_persons, workers_of
 
 CREATED = (
@@ -69,10 +68,3 @@ def test_restarts_of_mongod_are_counted(start: Start) -> None:
     assert scrape(url)["registry_mongod_restarts_total"] == 0
     os.kill(service.mongod, signal.SIGKILL)
     assert eventually(lambda: scrape(url)["registry_mongod_restarts_total"] == 1)
-
-
-def test_a_metrics_port_in_use_is_reported(start: Start, tmp_path: Path, mongodb_uri: str) -> None:
-    port = urlsplit(start(mongodb_uri=mongodb_uri).url).port
-    error = start_error("--metrics-port", str(port), "--data-dir", tmp_path / "other")
-    assert error.startswith(f"registry: cannot listen on 127.0.0.1 port {port} (")
-    assert "choose another with --metrics-port or REGISTRY_METRICS_PORT" in error

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
-from tests.system.service import ROOT, TIMEOUT
+from tests.programs import run
+from tests.system.service import ROOT
 
 _, _, SECTION = (ROOT / "docs/client.md").read_text().partition("## Tests")
 
@@ -78,15 +78,8 @@ def run_pytest(
     """Run tests, where warnings are errors and all must pass; return the output."""
     for number, source in enumerate(tests):
         (directory / f"test_{number}.py").write_text(source)
-    done = subprocess.run(  # noqa: S603 - pytest
-        [python, "-m", "pytest", "-s", "-W", "error", "-p", "no:cacheprovider", *options],
-        cwd=directory,
-        env=os.environ | more,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-        check=False,
-    )
+    command = [python, "-m", "pytest", "-s", "-W", "error", "-p", "no:cacheprovider", *options]
+    done = run(command, cwd=directory, env=os.environ | more)
     assert f" {len(tests)} passed" in done.stdout, done.stdout + done.stderr
     return done.stdout
 
@@ -109,9 +102,7 @@ def test_a_test_without_a_registry_loads_nothing(tmp_path: Path) -> None:
 
 def test_the_client_loads_neither_the_service_nor_the_driver() -> None:
     program = "import sys, registry.client; print(*sys.modules)"
-    done = subprocess.run(  # noqa: S603 - Python
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+    done = run([sys.executable, "-c", program], cwd=ROOT, check=True)
     loaded = {name for name in done.stdout.split() if name.startswith("registry")}
     assert loaded == {
         *("registry", "registry.protocol", "registry.client"),

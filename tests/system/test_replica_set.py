@@ -21,7 +21,6 @@ from registry.testing import new_name
 from tests.mongods import client_of, program_of
 from tests.replica_set import Member, ReplicaSet, replica_set_on
 from tests.storage.waiting import eventually
-from tests.storage.writing import locked
 from tests.support import Database
 from tests.system.conftest import Start
 from tests.system.ledger import (
@@ -103,16 +102,6 @@ async def connect() -> AsyncIterator[Connect]:
         yield connect
 
 
-async def operations_end(member: Member, database: Database) -> bool:
-    """Return whether no update of this database is in progress on a member, within some time."""
-
-    async def has_none() -> bool:
-        reply = await member.command("currentOp", ns={"$regex": f"^{database.name}"})
-        return not any(one["op"] in {"update", "command"} for one in reply["inprog"])
-
-    return await eventually(has_none, 60)
-
-
 async def is_inserted(member: Member, database: Database, name: str, *collections: str) -> bool:
     """Return whether resources of this name or serial are on a member, within some time."""
     query = {"$or": [{"first_name": name}, {"serial": name}]}
@@ -121,25 +110,6 @@ async def is_inserted(member: Member, database: Database, name: str, *collection
     return await eventually(
         lambda: all(own[collection].find_one(query) for collection in collections)
     )
-
-
-async def test_an_update_that_waited_for_a_lock_never_overwrites_a_newer_one(
-    replica_set: ReplicaSet, database: Database, serve: Serve, connect: Connect
-) -> None:
-    client = connect(serve().url)
-    ids = [(await client.create("first")).id for _ in range(20)]
-    async with locked(database, ("person", int(ids[1]))):
-        # The first update is a batch of its own; the others, which arrive meanwhile, share one.
-        tasks = [asyncio.create_task(client.rename(id_, "older")) for id_ in ids]
-        waiting = tasks.pop(1)
-        older = await asyncio.gather(*tasks)
-        newer = await asyncio.gather(*(client.rename(id_, "newer") for id_ in ids if id_ != ids[1]))
-    await waiting
-    newer.append(await client.rename(ids[1], "newer"))
-    assert {reply.status for reply in newer} == {200}
-    assert await operations_end(await replica_set.primary(), database)
-    assert await database.persons.distinct("first_name") == ["newer"]
-    assert {reply.status for reply in older} == {200}
 
 
 async def test_an_update_that_arrives_late_never_overwrites_a_newer_one(
@@ -155,7 +125,12 @@ async def test_an_update_that_arrives_late_never_overwrites_a_newer_one(
     killed.process.kill()
     assert not (await older).is_acknowledged
     assert (await connect(other.url).rename(id_, "newer")).status == 200
-    assert await operations_end(primary, database)
+
+    async def has_ended() -> bool:
+        reply = await primary.command("currentOp", ns={"$regex": f"^{database.name}"})
+        return not any(one["op"] in {"update", "command"} for one in reply["inprog"])
+
+    assert await eventually(has_ended)
     stored = await database.persons.find_one({"_id": int(id_)})
     assert stored is not None
     assert stored["first_name"] == "newer"

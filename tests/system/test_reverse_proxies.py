@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -14,15 +13,16 @@ from io import BytesIO
 from pathlib import Path
 
 import aiohttp
+import orjson
 import pytest
-import trustme
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from registry.settings import Settings
+from tests.certificates import Authority
 from tests.conftest import Serve
 from tests.programs import required_program
-from tests.support import MEDIA_TYPE, Api
+from tests.support import MEDIA_TYPE, PERSON, Api
 from tests.system.service import ROOT, TIMEOUT
 
 NAME = "registry.example.com"
@@ -75,12 +75,10 @@ async def start(
 
     It returns one that sends requests to the proxy, as `ClientSession.request` does.
     """
-    authority = trustme.CA()
-    issued = authority.issue_cert(NAME)
-    issued.cert_chain_pems[0].write_to_path(str(tmp_path / "fullchain.pem"))
-    issued.private_key_pem.write_to_path(str(tmp_path / "privkey.pem"))
-    context = ssl.create_default_context()
-    authority.configure_trust(context)
+    authority = Authority(tmp_path)
+    certificate, key, _ = authority.issue("proxy", NAME)
+    certificate.rename(tmp_path / "fullchain.pem")
+    key.rename(tmp_path / "privkey.pem")
     async with AsyncExitStack() as stack:
 
         async def start(upstream: int) -> Request:
@@ -88,7 +86,7 @@ async def start(
             await stack.enter_async_context(running(command, tmp_path, unused_tcp_port))
             session = aiohttp.ClientSession(
                 f"https://127.0.0.1:{unused_tcp_port}",
-                connector=aiohttp.TCPConnector(ssl=context),
+                connector=aiohttp.TCPConnector(ssl=authority.client_context()),
                 headers={"Host": NAME},
             )
             await stack.enter_async_context(session)
@@ -192,7 +190,7 @@ async def test_a_collection_arrives_while_it_is_sent(start: Start) -> None:
 async def test_clients_read_and_write_under_the_public_url(public: Api, start: Start) -> None:
     assert public.client.port
     request = await start(public.client.port)
-    body = b'{"data": {"type": "person", "attributes": {"first_name": "A", "last_name": "B"}}}'
+    body = orjson.dumps({"data": PERSON})
     headers = {"Content-Type": MEDIA_TYPE}
     for _ in range(3):
         async with request("POST", "/persons", headers=headers, data=body) as response:

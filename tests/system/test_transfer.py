@@ -133,22 +133,13 @@ async def test_an_import_that_is_killed_continues_where_it_stopped(
             "cannot reach the service (is it running, is the URL correct?): Server disconnected",
         ),
         (
-            web.Response(status=503, text='{"errors": [{"detail": "No database."}]}'),
-            "/computers failed with status 503: No database.",
-        ),
-        (
-            web.Response(status=404, text='{"errors": [{"detail": "No such path."}]}'),
-            "/computers failed with status 404: No such path.",
-        ),
-        (web.Response(text="<html>"), "not a registry: the response of /"),
-        (
-            web.Response(status=500, text='{"errors": [{"detail": "\\u001b]0;t\\u0007\\u202e"}]}'),
+            b'{"errors": [{"detail": "\\u001b]0;t\\u0007\\u202e"}]}',
             r"/computers failed with status 500: \x1b]0;t\x07\u202e",
         ),
     ],
 )
 async def test_a_failure_of_the_service_is_reported_in_one_line(
-    response: web.Response | None,
+    response: bytes | None,
     message: str,
     sheet: Path,
     fake_service: FakeService,
@@ -157,7 +148,7 @@ async def test_a_failure_of_the_service_is_reported_in_one_line(
     async def handle(_: web.Request) -> web.Response:
         if response is None:
             raise asyncio.CancelledError  # aiohttp then closes the connection
-        return web.Response(status=response.status, body=response.body)
+        return web.Response(status=500, body=response)
 
     done = await run("import", "--url", await fake_service(handle), *COMPUTERS, sheet)
     assert (done.status, done.output, len(done.errors)) == (1, "", 1)

@@ -18,6 +18,7 @@ from packaging.version import Version
 from uv import find_uv_bin
 
 from tests.programs import INSTALL_TIMEOUT, run
+from tests.support import new, to_one
 from tests.system.conftest import Start
 from tests.system.service import ROOT, TIMEOUT, Service, person
 from tests.system.test_pytest_plugin import PAGE_TESTS, run_pytest
@@ -63,12 +64,9 @@ def exercise(service: Service) -> None:
     """Send requests that need most of the packages."""
     persons = "/persons?include=computers&filter[first_name]=Grace"
     service.request("/persons", person("Grace"))
-    owner = {"data": {"type": "person", "id": "1"}}
-    attributes, relationships = {"serial": "SN-1"}, {"owner": owner}
-    computer = {"type": "computer", "attributes": attributes, "relationships": relationships}
-    service.request("/computers", {"data": computer})
+    service.request("/computers", {"data": new("computer", {"owner": to_one("1")}, serial="SN-1")})
     (included,) = service.request(persons)["included"]
-    assert included["attributes"] == attributes
+    assert included["attributes"] == {"serial": "SN-1"}
 
     wrong = person("Ada")
     wrong["data"]["attributes"]["email"] = "ada@localhost"

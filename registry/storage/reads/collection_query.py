@@ -312,10 +312,10 @@ def is_indexed(
         return False
     if resource.type in unindexed and (filters or first.stored_name != ID):
         return False
-    if _names_unindexed(resource, filters):
+    fields = {one.stored_name for one in conditions if one}
+    if len(fields) > 1 or not fields <= resource.indexed_fields:
         return False
-    fields = {one and one.stored_name for one in conditions}
-    return len(fields) <= 1 and all(one and _is_ordered(one, order) for one in conditions)
+    return all(one and _is_ordered(one, order) for one in conditions)
 
 
 def finds_related(filters: Sequence[Filter], unindexed: Collection[str]) -> bool:
@@ -326,15 +326,6 @@ def finds_related(filters: Sequence[Filter], unindexed: Collection[str]) -> bool
         if not is_indexed(related.target, [related.part], order, unindexed):
             return False
     return True
-
-
-def _names_unindexed(resource: ResourceType, filters: Sequence[Filter]) -> bool:
-    """Whether filters compare a field that has no index."""
-    return any(
-        name not in each.indexed_fields
-        for one in filters
-        for each, name in filtered_fields(one, resource)
-    )
 
 
 def _is_ordered(condition: Condition, order: Order) -> bool:

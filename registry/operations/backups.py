@@ -147,20 +147,16 @@ async def back_up(database: Database, file: IO[bytes]) -> Manifest:
     snapshot, or if MongoDB fails; also OSError.
     """
     time = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    documents = Counter[str]()
-    with (
-        _translated_errors(),
-        GzipFile("", "wb", _COMPRESSION_LEVEL, file) as archive,
-    ):
+    documents: dict[str, int] = {}
+    with _translated_errors(), GzipFile("", "wb", _COMPRESSION_LEVEL, file) as archive:
         async with snapshot_session(database) as session:
             header = {"format": _FORMAT, "time": time, "registry": __version__}
             archive.write(bson.encode(header))
             for name in sorted(await _collections(database)):
-                documents[name] = 0
+                documents[name] = await database[name].count_documents({}, session=session)
                 archive.write(bson.encode({"collection": name}))
                 async for batch in database[name].find_raw_batches({}, session=session):
                     archive.write(batch)
-                    documents[name] += _count(batch)
                 archive.write(_END)
             archive.write(_END)
     return Manifest(time, documents)
@@ -219,15 +215,6 @@ async def _collections(database: Database) -> list[str]:
     }
     names: list[str] = await database.list_collection_names(filter=kinds)
     return names
-
-
-def _count(documents: bytes) -> int:
-    """Return the number of BSON documents, each of which begins with its length."""
-    number = position = 0
-    while position < len(documents):
-        position += int.from_bytes(documents[position : position + 4], "little")
-        number += 1
-    return number
 
 
 async def _clear(database: Database) -> None:

@@ -20,7 +20,6 @@ from registry.operations.rules import (
     TargetsExist,
     TextsAreInBlocks,
     Violation,
-    count,
 )
 from registry.storage.mongo.mongo_client import Database, snapshot_session
 from registry.storage.mongo.read_commands import SNAPSHOT_UNAVAILABLE
@@ -86,7 +85,7 @@ async def _check_all(
 ) -> Report:
     async with snapshot_session(database) as session:
         records = {
-            one.collection: await count(database[one.collection], {"$natural": 1}, session)
+            one.collection: await database[one.collection].count_documents({}, session=session)
             for one in graph.values()
         }
         checked = rules or _rules(database, graph)

@@ -142,12 +142,12 @@ class IndexesAreComplete(Rule):
 
     async def violations(self, session: AsyncIOMotorClientSession) -> AsyncIterator[Violation]:
         """Yield the indexes that lack records."""
-        total = await count(self._records, {"$natural": 1}, session)
+        total = await self._records.count_documents({}, session=session)
         for name, index in (await self._records.index_information()).items():
             if not _PARTIAL.isdisjoint(index):
                 continue
             try:
-                entries = await count(self._records, name, session)
+                entries = await self._records.count_documents({}, hint=name, session=session)
             except OperationFailure as error:
                 if error.code != _BAD_VALUE:
                     raise
@@ -359,11 +359,3 @@ def _refusal(attribute: Attribute, value: Any) -> str | None:
     except ValidationError as error:
         return " ".join(map(str, error.messages))
     return None
-
-
-async def count(
-    collection: AsyncIOMotorCollection[Record], hint: Any, session: AsyncIOMotorClientSession
-) -> int:
-    """Return the number of records in an index, or with the hint `$natural` in the collection."""
-    found = await collection.aggregate([{"$count": "total"}], hint=hint, session=session).to_list(1)
-    return found[0]["total"] if found else 0

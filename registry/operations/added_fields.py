@@ -6,7 +6,6 @@ the same: each holds a lease for what it declares.
 """
 
 import asyncio
-from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -137,15 +136,12 @@ class AddedFields:
     async def _complete(self) -> None:
         """Store the defaults of what is new, remove links that lost their targets while hidden."""
         returned = list[Rule]()
-        attributes: dict[ResourceType, list[str]] = defaultdict(list)
         for resource, name in self._to_complete():
             links = [link for link in resource.links if link.name == name]
             if name in self._hidden(resource):
                 returned += (rule for link in links for rule in self._link_rules(resource, link))
             if not links:
-                attributes[resource].append(name)
-        for resource, names in attributes.items():
-            await self._complete_attributes(resource, names)
+                await self._complete_attribute(resource, name)
         if returned:
             await self._run_rules(returned, repair=True)
         for resource in self._graph.writable:
@@ -178,24 +174,18 @@ class AddedFields:
             if tracked.link is link:
                 yield PeriodsAreRight(self._database, tracked, self._graph)
 
-    async def _complete_attributes(self, resource: ResourceType, names: Sequence[str]) -> None:
-        searched = [name for name in names if name in searched_names(resource)]
+    async def _complete_attribute(self, resource: ResourceType, name: str) -> None:
+        attribute, collection = resource.attributes[name], self._database[resource.collection]
+        is_searched = name in searched_names(resource)
         # As a change of the texts does.
-        outside = {TEXT_BLOCK: None} if searched else {}
-        lacking, defaults = list[Record](), Record()
-        for name in names:
-            attribute = resource.attributes[name]
-            if attribute.load_default not in {None, missing}:
-                stored, default = f"${name}", {"$literal": attribute.load_default}
-                absent = ["missing"] if attribute.nullable else ["missing", "null"]
-                is_absent = {"$in": [{"$type": stored}, absent]}
-                lacking.append({"$expr": is_absent})
-                defaults[name] = {"$cond": [is_absent, default, stored]}
-        collection = self._database[resource.collection]
+        outside = {TEXT_BLOCK: None} if is_searched else {}
         with pymongo.timeout(_SECONDS):
-            if lacking:
-                await complete(collection, {"$or": lacking}, [{"$set": defaults | outside}])
-            for name in searched:  # blocks that were filled while it was hidden lack its texts
+            if attribute.load_default not in {None, missing}:
+                absent = ["missing"] if attribute.nullable else ["missing", "null"]
+                lacking = {"$expr": {"$in": [{"$type": f"${name}"}, absent]}}
+                default = {name: {"$literal": attribute.load_default}}
+                await complete(collection, lacking, [{"$set": default | outside}])
+            if is_searched:  # blocks that were filled while it was hidden lack its texts
                 query = {name: {"$type": "string"}, TEXT_BLOCK: {"$gt": 0}}
                 await complete(collection, query, [{"$set": outside}])
 

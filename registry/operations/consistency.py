@@ -11,7 +11,6 @@ from registry.model.graph import Graph, tracked_links
 from registry.model.record import ID, Record
 from registry.model.resource_type import ResourceType
 from registry.operations.rules import (
-    ComputedFieldsAreRight,
     CounterIsAhead,
     IndexesAreComplete,
     PeriodsAreRight,
@@ -113,8 +112,6 @@ def _rules(database: Database, graph: Graph) -> Iterator[Rule]:
         yield CounterIsAhead(database, resource)
         yield IndexesAreComplete(database, resource)
         yield RecordsAreValid(database, resource)
-        if resource.computed:
-            yield ComputedFieldsAreRight(database, resource)
         for link in () if resource.read_only else resource.links:  # periods outlive their targets
             yield TargetsExist(database, resource, link, graph)
         for tracked in tracked_links(graph):

@@ -26,7 +26,6 @@ from registry.model.resource_type import Link, ResourceType
 from registry.storage.mongo.mongo_client import Database
 from registry.storage.records import (
     NEXT_VERSION,
-    computed_texts,
     invalid_fields,
     recompute,
     searched_names,
@@ -162,7 +161,7 @@ class RecordsAreValid(Rule):
     """Records have the form that their type declares, and values that requests may set.
 
     Those that were stored without the validator of the collection may not; an operator repairs
-    them.
+    them. Computed attributes that are stored follow from their parts.
     """
 
     def __init__(
@@ -178,7 +177,7 @@ class RecordsAreValid(Rule):
         self._query = query or {}
 
     async def violations(self, session: AsyncIOMotorClientSession) -> AsyncIterator[Violation]:
-        """Yield the records with a value that MongoDB or a request would refuse."""
+        """Yield the records with a value that MongoDB or a request would refuse, or a wrong one."""
         async for records in scan(self._records, self._query, (ID,), session, self._names):
             for record in records:
                 if defect := self.defect(record):
@@ -192,35 +191,15 @@ class RecordsAreValid(Rule):
             attribute = None if name in resource.computed else resource.attributes.get(name)
             if attribute and (reason := _refusal(attribute, record.get(name))):
                 defects.append(f"{name} is not valid: {reason}")
+        for name, text in () if defects else resource.computed.items():
+            if record.get(name) not in {None, text.compute(record)}:
+                defects.append(f"{name} does not follow from {', '.join(text.parts)}")
         return "; ".join(defects)
-
-
-class ComputedFieldsAreRight(Rule):
-    """Computed attributes that are stored follow from their parts."""
-
-    async def violations(self, session: AsyncIOMotorClientSession) -> AsyncIterator[Violation]:
-        """Yield a violation for each record with other ones; MongoDB compares them."""
-        right = computed_texts(self._resource)
-        wrong = {
-            # What is not set, or null, is computed by the service.
-            name: {"$and": [{"$gt": [f"${name}", None]}, {"$ne": [f"${name}", right[name]]}]}
-            for name in right
-        }
-        stages: list[Record] = [
-            {"$match": {"$expr": {"$or": list(wrong.values())}}},
-            {"$project": wrong},
-        ]
-        async for record in self._records.aggregate(stages, session=session):
-            reason = "; ".join(self._reason(name) for name in right if record[name])
-            yield Violation(self._resource.collection, record[ID], reason)
-
-    def _reason(self, name: str) -> str:
-        return f"{name} does not follow from {', '.join(self._resource.computed[name].parts)}"
 
     async def repair(self, violations: Sequence[Violation]) -> None:
         """Compute the fields from the records as they are now; this changes no response."""
-        ids = [one.id for one in violations]
-        await self._records.update_many({ID: {"$in": ids}}, recompute(self._resource))
+        if update := recompute(self._resource):
+            await self._records.update_many({ID: {"$in": [one.id for one in violations]}}, update)
 
 
 class PeriodsAreRight(Rule):

@@ -143,13 +143,8 @@ def is_same(value: Any, stored: Any) -> bool:
 
 def recompute(resource: ResourceType) -> list[Stage]:
     """Return the update that sets the computed fields; empty for a type without any."""
-    computed = computed_texts(resource)
+    computed = {name: _concatenation(text.parts) for name, text in resource.computed.items()}
     return [{"$set": {**computed, TEXT_BLOCK: None}}] if computed else []
-
-
-def computed_texts(resource: ResourceType) -> dict[str, Stage]:
-    """Return the aggregation expressions for the computed fields of a record, by name."""
-    return {name: _concatenation(text.parts) for name, text in resource.computed.items()}
 
 
 def _concatenation(parts: tuple[str, ...]) -> Stage:

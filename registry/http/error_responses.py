@@ -138,8 +138,6 @@ def _from_http_exception(request: web.BaseRequest, error: web.HTTPException) -> 
             allowed = ", ".join(sorted(error.allowed_methods))
             detail = f"{path} supports {allowed}, not {error.method}."
             return errors.MethodNotAllowed(detail, headers={hdrs.ALLOW: allowed})
-        case web.HTTPRequestEntityTooLarge():
-            return errors.BodyTooLarge(request.client_max_size)
     result = ApiError(error.reason)
     result.status, result.title = error.status, responses.get(error.status, "HTTP error")
     result.code = result.title.lower().replace(" ", "_").replace("-", "_")

@@ -8,11 +8,10 @@ from aiohttp import StreamReader, hdrs, web
 from aiohttp.http import HttpVersion11
 
 from registry.http.app_keys import DEADLINES, LIMITS, Limits
+from registry.http.compression import GZIP_FORMAT
 from registry.jsonapi import content_negotiation
 from registry.jsonapi.error_types import BodyTooLarge, MalformedRequest, RequestTimeout
 from registry.offloading import MAX_INLINE_BYTES
-
-_GZIP_FORMAT = 31  # as the parameter `wbits` of zlib
 
 _UNDECODABLE = "The body cannot be decoded as its headers declare."
 
@@ -92,7 +91,7 @@ def decoded(body: bytes, encoding: str, limit: int) -> bytes:
     """
     if encoding.strip().lower() == "identity":
         return body
-    decompressor = zlib.decompressobj(_GZIP_FORMAT)
+    decompressor = zlib.decompressobj(GZIP_FORMAT)
     try:
         result = decompressor.decompress(body, limit + 1)
     except zlib.error as error:

@@ -185,8 +185,7 @@ class _Server(web.Server):
         # The response has the version of its request; the parser takes 0.9 and 2.0 as well.
         if message.version is not HttpVersion11 and message.version != HttpVersion10:
             message = message._replace(version=HttpVersion11, should_close=True)
-        loop, size = asyncio.get_running_loop(), self._limits.body_bytes
-        return web.Request(message, payload, protocol, writer, task, loop, client_max_size=size)
+        return web.Request(message, payload, protocol, writer, task, asyncio.get_running_loop())
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Return the response of the application, or the error document for what it raises."""

@@ -5,16 +5,12 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from functools import partial
 
 import pytest
-from aiohttp import web
 
-from registry.http.app_keys import Limits
 from tests.http.conftest import (
     GET,
     LONG_LIMITS,
-    PATIENT_LIMITS,
     SECONDS,
     Client,
     Gate,
@@ -46,27 +42,6 @@ async def connect() -> AsyncIterator[Connect]:
         writer.close()
 
 
-Handle = Callable[[Gate, web.Request], Awaitable[web.StreamResponse]]
-Begin = Callable[..., Awaitable[tuple[Gate, Client, *Streams]]]
-
-
-@pytest.fixture
-def begin(start: Start, connect: Connect) -> Begin:
-    """Send requests, and wait until their handler has begun with the first."""
-
-    async def begin(
-        handle: Handle = Gate.handle, requests: bytes = GET, limits: Limits = PATIENT_LIMITS
-    ) -> tuple[Gate, Client, *Streams]:
-        gate = Gate()
-        client = await start(partial(handle, gate), limits)
-        reader, writer = await connect(client)
-        writer.write(requests)
-        await gate.entered.wait()
-        return gate, client, reader, writer
-
-    return begin
-
-
 def stop(client: Client) -> asyncio.Task[None]:
     """Stop the server, as a signal does, but not the connections of the test."""
     return asyncio.create_task(client.server.close())
@@ -74,9 +49,13 @@ def stop(client: Client) -> asyncio.Task[None]:
 
 @pytest.mark.parametrize("number", [1, 3])
 async def test_pipelined_requests_are_all_answered_while_the_server_stops(
-    begin: Begin, number: int
+    start: Start, connect: Connect, number: int
 ) -> None:
-    gate, client, reader, _ = await begin(requests=number * GET, limits=LONG_LIMITS)
+    gate = Gate()
+    client = await start(gate.handle, LONG_LIMITS)
+    reader, writer = await connect(client)
+    writer.write(number * GET)
+    await gate.entered.wait()
     stopping = stop(client)
     await asyncio.sleep(0.1)
     gate.open()
@@ -120,8 +99,14 @@ async def test_an_idle_connection_gets_a_response_in_a_stop(start: Start, connec
     await stopping
 
 
-async def test_a_stream_that_ends_during_a_stop_is_not_the_last_response(begin: Begin) -> None:
-    gate, client, reader, writer = await begin(Gate.stream, limits=LONG_LIMITS)
+async def test_a_stream_that_ends_during_a_stop_is_not_the_last_response(
+    start: Start, connect: Connect
+) -> None:
+    gate = Gate()
+    client = await start(gate.stream, LONG_LIMITS)
+    reader, writer = await connect(client)
+    writer.write(GET)
+    await gate.entered.wait()
     stopping = stop(client)
     await asyncio.sleep(0.1)
     gate.open()

@@ -46,7 +46,7 @@ class Connection(web.RequestHandler):
 
     A connection whose server stops ends only after the responses to all requests that have arrived
     on it. recorder: records requests at their end. started, body: of the request that was taken
-    last.
+    last. is_stopping: whether the server stops.
     """
 
     __slots__ = (
@@ -54,11 +54,11 @@ class Connection(web.RequestHandler):
         "_head_bytes",
         "_head_timer",
         "_idle_timer",
-        "_is_stopping",
         "_limits",
         "_recorder",
         "_send_timer",
         "body",
+        "is_stopping",
         "started",
     )
 
@@ -84,7 +84,7 @@ class Connection(web.RequestHandler):
         self._idle_timer: asyncio.TimerHandle | None = None
         self._send_timer: asyncio.TimerHandle | None = None
         self._max_msg_queue_size, self._msg_queue_resume_size = _MAX_WAITING, 0
-        self._is_stopping = False
+        self.is_stopping = False
 
     @property
     def is_idle(self) -> bool:
@@ -93,12 +93,12 @@ class Connection(web.RequestHandler):
 
     @property
     def closes_next(self) -> bool:
-        """Whether to close the connection after the response to the request taken last."""
-        return self._is_stopping and not self._messages
+        """Whether to close the connection, if the server stops, after the request taken last."""
+        return not self._messages
 
     def stop(self) -> None:
         """Close the connection after its last response, or if no request arrives in time."""
-        self._is_stopping = True
+        self.is_stopping = True
         self._close_when_idle()
 
     def abort(self) -> None:
@@ -161,7 +161,7 @@ class Connection(web.RequestHandler):
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
         """Send the response, or the rest of it; the last one says that the connection closes."""
-        if self.closes_next:
+        if self.is_stopping and self.closes_next:
             if not resp.prepared:
                 resp.force_close()
             else:  # the client does not know yet, and may send another request

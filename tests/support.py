@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import gzip
 import io
 import json
 import re
@@ -86,8 +87,23 @@ class Response:
         """Status and source (pointer or parameter, or "") of each error."""
         return [
             (int(error["status"]), next(iter(error.get("source", {"": ""}).values())))
-            for error in self.document["errors"]
+            for error in (self.document or {}).get("errors", [])
         ]
+
+
+@dataclass(frozen=True)
+class Raw:
+    """A response of any media type, without its transfer coding."""
+
+    status: int
+    headers: CIMultiDictProxy[str]
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        """The body without its content coding."""
+        is_compressed = "Content-Encoding" in self.headers
+        return (gzip.decompress(self.body) if is_compressed else self.body).decode()
 
 
 def reset(writer: asyncio.StreamWriter) -> None:
@@ -140,6 +156,19 @@ class Api:
             check_results(document) if has_results else check_document(document)
         assert response.headers["X-Request-ID"]
         return Response(response.status, response.headers, document)
+
+    async def fetch(self, path: str, method: str = "GET", body: Any = None, **headers: str) -> Raw:
+        """Send a request with these headers and no others of a client; follow no redirect."""
+        async with self.client.request(
+            method,
+            path,
+            json=body,
+            headers={name.replace("_", "-"): value for name, value in headers.items()},
+            skip_auto_headers=["Accept-Encoding"],
+            auto_decompress=False,
+            allow_redirects=False,
+        ) as response:
+            return Raw(response.status, response.headers, await response.read())
 
     async def operate(self, *operations: Any, **headers: str) -> Response:
         """Send atomic operations."""

@@ -120,24 +120,18 @@ FOUND: list[tuple[str, list[str]]] = [
     ("filter[serial]=OLD", ["1"]),
     ("filter[serial]=NEW", ["2"]),
     ("filter[serial][ne]=OLD", ["2", "3"]),
-    ("filter[serial][contains]=e", ["2"]),
-    ("filter[serial][in]=OLD,THIRD", ["1", "3"]),
     ("filter[owner_name][prefix]=Ada", ["1", "3"]),
     ("filter[owner_name][contains]=CE HOPPER", ["2"]),
-    ("filter[owner_name][null]=true", []),
     ('filter=[{"not":{"name":"owner_name","op":"eq","val":"Ada Hopper"}}]', ["2"]),
     ("filter[computer.serial]=NEW", ["1", "2"]),
     ("filter[owner]=2", ["2"]),
     ("filter[until][null]=true", ["2", "3"]),
-    ("filter[until][null]=false", ["1"]),
     (f"filter[until][gt]={LAST}", ["2", "3"]),
     ("filter[until][lt]=2999-01-01T00:00:00Z", ["1"]),
     ("filter[until]=null", ["2", "3"]),
-    ("filter[since][null]=true", []),
     ("filter[since][gt]=2000-01-01T00:00:00Z", ["1", "2", "3"]),
     ("filter[at]=2000-01-01T00:00:00Z", []),
     (f"filter[at]={LAST}", ["2", "3"]),
-    ("filter[at]=0001-01-01T00:00:00Z", []),
 ]
 """Filters, and the assignments that they find."""
 
@@ -191,9 +185,8 @@ async def test_assignments_are_read_only(api: Api) -> None:
     ):
         response = await api.send(method, path, [])
         assert response.errors == [(405, "")]
-        async with api.client.options(path) as options:
-            for one in (response, options):
-                assert one.headers["Allow"] == "GET, HEAD, OPTIONS"
+        for one in (response, await api.fetch(path, "OPTIONS")):
+            assert one.headers["Allow"] == "GET, HEAD, OPTIONS"
     linkage = {"assignments": to_many(type="assignment")}
     response = await api.patch("/persons/1", new("person", linkage))
     assert response.errors == [(422, "/data/relationships/assignments")]

@@ -14,7 +14,7 @@ from registry.openapi.description import describe
 from registry.settings import Settings
 from tests.conftest import Serve
 from tests.devices import WITH_DEVICES, device
-from tests.support import Api, Database, linkage_of, new, to_many
+from tests.support import Api, Database, new
 
 REQUEST = {
     "name": "Router",
@@ -60,21 +60,6 @@ async def test_attributes_of_all_types_are_created_and_read(api: Api, database: 
     assert created.data["attributes"] == DEFAULTS | {"name": "Router"}
     shown = DEFAULTS | {"name": "Router", "state": "new", "label": "Router red"}
     assert [one["attributes"] for one in (await api.get("/devices")).data] == [READ, shown]
-
-
-async def test_a_declared_link_is_served_in_both_directions(api: Api) -> None:
-    person = await api.person()
-    await api.computer(owner=person)
-    created = await api.post("/devices", creation())
-    assert (created.status, created.headers["Location"]) == (201, "/devices/1")
-    linkage = {"devices": to_many("1", type="device")}
-    changed = await api.patch(f"/persons/{person}", new("person", linkage))
-    assert linkage_of(changed.data) == linkage
-    response = await api.get("/devices?include=holder.computers&fields[device]=name,holder")
-    assert response.data[0]["attributes"] == {"name": "Router"}
-    assert response.included == [("person", person), ("computer", "1")]
-    response = await api.get(f"/persons/{person}?include=computers,devices")
-    assert response.included == [("computer", "1"), ("device", "1")]
 
 
 async def test_null_clears_an_optional_attribute(api: Api) -> None:

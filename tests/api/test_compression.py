@@ -6,13 +6,10 @@ import asyncio
 import gzip
 import json
 import zlib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count, product
-from typing import Any
 
 import pytest
-from aiohttp import ClientSession
-from multidict import CIMultiDictProxy
 
 from registry.http.compression import MIN_BYTES
 from registry.settings import Settings
@@ -24,6 +21,7 @@ from tests.support import (
     OPERATIONS,
     VARY,
     Api,
+    Raw,
     add,
     check_document,
     new,
@@ -43,30 +41,6 @@ DOCUMENTS = (
 """A path of every kind whose response is large: a resource, pages, linkage, and streams."""
 
 
-async def fetch(api: Api, path: str, method: str = "GET", body: Any = None, **headers: str) -> Raw:
-    """Send a request with these headers and no others of a client."""
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    async with (
-        ClientSession(auto_decompress=False, skip_auto_headers=["Accept-Encoding"]) as session,
-        session.request(method, f"{api.origin}{path}", json=body, headers=named) as response,
-    ):
-        return Raw(response.status, response.headers, await response.read())
-
-
-@dataclass(frozen=True)
-class Raw:
-    """A response without its transfer coding."""
-
-    status: int
-    headers: CIMultiDictProxy[str]
-    body: bytes
-
-    @property
-    def content(self) -> bytes:
-        """The body without its content coding."""
-        return gzip.decompress(self.body) if "Content-Encoding" in self.headers else self.body
-
-
 @pytest.fixture
 async def fleet(api: Api) -> Api:
     """A service with 30 computers, which a person with long names owns."""
@@ -78,14 +52,14 @@ async def fleet(api: Api) -> Api:
 
 async def test_large_documents_are_compressed_if_the_client_accepts_gzip(fleet: Api) -> None:
     for path in DOCUMENTS:
-        plain = await fetch(fleet, path)
+        plain = await fleet.fetch(path)
         assert "Content-Encoding" not in plain.headers, path
-        compressed = await fetch(fleet, path, Accept_Encoding="gzip, deflate, br")
+        compressed = await fleet.fetch(path, Accept_Encoding="gzip, deflate, br")
         assert compressed.headers["Content-Encoding"] == "gzip", path
         assert len(compressed.body) < len(plain.body) / 2, path
-        assert json.loads(compressed.content) == json.loads(plain.content), path
-        check_document(json.loads(compressed.content))
-        head = await fetch(fleet, path, "HEAD", Accept_Encoding="gzip")
+        assert json.loads(compressed.text) == json.loads(plain.text), path
+        check_document(json.loads(compressed.text))
+        head = await fleet.fetch(path, "HEAD", Accept_Encoding="gzip")
         assert (head.status, head.body) == (200, b"")
         own = {"Date", "X-Request-ID", "Transfer-Encoding"}
         assert [(name, one) for name, one in head.headers.items() if name not in own] == [
@@ -102,19 +76,19 @@ async def test_what_is_small_or_not_to_be_compressed_is_not(
 ) -> None:
     await api.person()
     for path in ("/persons/1", "/persons", "/computers", "/", "/health/live", "/nothing"):
-        response = await fetch(api, path, Accept_Encoding="gzip")
+        response = await api.fetch(path, Accept_Encoding="gzip")
         assert len(response.body) < MIN_BYTES
         assert "Content-Encoding" not in response.headers
     # The included resources are the second part of a stream, which counts as a whole.
     for _ in range(15):
         await api.computer(owner="1")
     path = "/persons?include=computers"
-    response = await fetch(api, path, Accept_Encoding="gzip")
+    response = await api.fetch(path, Accept_Encoding="gzip")
     assert response.headers["Content-Encoding"] == "gzip"
-    assert len(json.loads(response.content)["included"]) == 15
+    assert len(json.loads(response.text)["included"]) == 15
     plain = await serve(settings=replace(settings, compression="off"))
     for other in (path, "/persons/1?include=computers", "/api/swagger/openapi.json", "/metrics"):
-        response = await fetch(plain, other, Accept_Encoding="gzip")
+        response = await plain.fetch(other, Accept_Encoding="gzip")
         assert "Content-Encoding" not in response.headers, other
         assert len(response.body) > MIN_BYTES
 
@@ -130,13 +104,13 @@ async def test_every_kind_of_response_is_compressed(fleet: Api) -> None:
         ("/metrics", "GET", None, MEDIA_TYPE, 200),
     ):
         sent = {"Content_Type": content_type}
-        response = await fetch(fleet, path, method, body, **sent, Accept_Encoding="gzip")
+        response = await fleet.fetch(path, method, body, **sent, Accept_Encoding="gzip")
         assert (response.status, response.headers["Content-Encoding"]) == (status, "gzip"), path
-        plain = await fetch(fleet, path, method, body, **sent)
+        plain = await fleet.fetch(path, method, body, **sent)
         assert "Content-Encoding" not in plain.headers
         assert len(response.body) < len(plain.body) / 2
         if path.startswith("/api"):
-            assert response.content == plain.content
+            assert response.text == plain.text
             policies = [one.headers["Content-Security-Policy"] for one in (response, plain)]
             assert policies[0] == policies[1]
 
@@ -144,14 +118,14 @@ async def test_every_kind_of_response_is_compressed(fleet: Api) -> None:
 async def test_the_tag_of_a_compressed_response_is_strong_and_another_one(fleet: Api) -> None:
     """RFC 9110, 8.8.3.3: content codings are different representations."""
     for path in DOCUMENTS[:4]:
-        plain = (await fetch(fleet, path)).headers["ETag"]
+        plain = (await fleet.fetch(path)).headers["ETag"]
         compressed = f'{plain[:-1]}-gzip"'
         for coding, known, status in (
             *(("gzip", known, 304) for known in (compressed, f"W/{compressed}")),
             *[("gzip", plain, 200), ("identity", compressed, 200), ("identity", plain, 304)],
         ):
             sent = {"Accept_Encoding": coding, "If_None_Match": known}
-            response = await fetch(fleet, path, **sent)
+            response = await fleet.fetch(path, **sent)
             assert response.status == status, (path, coding, known)
             assert response.headers["ETag"] == (compressed if coding == "gzip" else plain)
             if status == 304:
@@ -165,16 +139,16 @@ async def test_a_tag_of_either_coding_protects_from_lost_updates(fleet: Api) -> 
     async def change(tag: str, accepted: str) -> Raw:
         document = {"data": new("person", email=f"grace.{next(numbers)}@example.com")}
         sent = {"Content_Type": MEDIA_TYPE, "If_Match": tag, "Accept_Encoding": accepted}
-        return await fetch(fleet, "/persons/1", "PATCH", document, **sent)
+        return await fleet.fetch("/persons/1", "PATCH", document, **sent)
 
     for accepted, coding in product(("gzip", "identity"), repeat=2):
-        read = await fetch(fleet, "/persons/1", Accept_Encoding=coding)
+        read = await fleet.fetch("/persons/1", Accept_Encoding=coding)
         written = await change(read.headers["ETag"], accepted)
         assert written.status == 200
         assert written.headers["ETag"].endswith('-gzip"') is (accepted == "gzip")
         assert (await change(read.headers["ETag"], accepted)).status == 412
         assert (await change(written.headers["ETag"], accepted)).status == 200
-    tag = (await fetch(fleet, "/persons/1")).headers["ETag"]
+    tag = (await fleet.fetch("/persons/1")).headers["ETag"]
     for forged in (f'{tag[:-1]}-br"', f'{tag[:-1]}-gzip-gzip"', f'W/{tag[:-1]}-gzip"'):
         assert (await change(forged, "gzip")).status == 412
 

@@ -5,13 +5,10 @@
 
 from __future__ import annotations
 
-import gzip
-from typing import Any
-
 import pytest
 
 from tests.conftest import Header
-from tests.support import MEDIA_TYPE, VARY, Api, add, new
+from tests.support import MEDIA_TYPE, VARY, Api, Raw, add, new
 
 CSV = "text/csv"
 OWNER = "owner.id,owner.first_name,owner.last_name,owner.full_name,owner.email"
@@ -27,11 +24,8 @@ async def fleet(api: Api) -> Api:
     return api
 
 
-async def fetch(api: Api, path: str, method: str = "GET", **headers: str) -> tuple[int, Any, bytes]:
-    """Return the status, headers and body, as they are sent."""
-    sent = {"Accept": CSV, **{name.replace("_", "-"): value for name, value in headers.items()}}
-    async with api.client.request(method, path, headers=sent, auto_decompress=False) as response:
-        return response.status, response.headers, await response.read()
+async def fetch(api: Api, path: str, method: str = "GET", **headers: str) -> Raw:
+    return await api.fetch(path, method, **{"Accept": CSV, **headers})
 
 
 @pytest.mark.parametrize(
@@ -64,8 +58,9 @@ async def fetch(api: Api, path: str, method: str = "GET", **headers: str) -> tup
 async def test_a_table_has_the_columns_and_rows_of_the_query(
     fleet: Api, path: str, lines: list[str]
 ) -> None:
-    status, headers, body = await fetch(fleet, path)
-    assert (status, body.decode()) == (200, "\ufeff" + "".join(f"{line}\r\n" for line in lines))
+    response = await fetch(fleet, path)
+    headers, text = response.headers, "".join(f"{line}\r\n" for line in lines)
+    assert (response.status, response.text) == (200, f"\ufeff{text}")
     assert headers["Content-Type"] == "text/csv; charset=utf-8; header=present"
     name = path.partition("?")[0].rpartition("/")[2]
     assert headers["Content-Disposition"] == f'attachment; filename="{name}.csv"'
@@ -83,9 +78,8 @@ async def test_assignments_keep_the_ids_of_what_is_deleted(
     fleet: Api, query: str, first: str
 ) -> None:
     await fleet.request("DELETE", "/persons/1")
-    _, _, body = await fetch(fleet, f"/assignments{query}")
-    header, *rows = body.decode("utf-8-sig").splitlines()
-    assert header == f"id,since,until,serial,{first}"
+    header, *rows = (await fetch(fleet, f"/assignments{query}")).text.splitlines()
+    assert header == f"\ufeffid,since,until,serial,{first}"
     email = "," * ("email" in query)
     ends = [",".join(row.split(",")[3:]) for row in rows]
     assert ends == [f"B,Ada King,1,{email}1", f"A,Ada King,2,{email}1"]
@@ -114,13 +108,13 @@ async def test_csv_is_sent_of_lists_if_it_is_preferred(fleet: Api) -> None:
         (CSV, "/persons/7/computers", MEDIA_TYPE),
         (CSV, "/persons/1/relationships/computers", MEDIA_TYPE),
     ):
-        _, headers, _ = await fetch(fleet, path, Accept=accept)
-        assert headers["Content-Type"].partition(";")[0] == expected, (accept, path)
+        response = await fetch(fleet, path, Accept=accept)
+        assert response.headers["Content-Type"].partition(";")[0] == expected, (accept, path)
 
 
 async def test_a_table_needs_the_scopes_of_what_it_shows(guarded: Api, header: Header) -> None:
     sent = {"Accept": CSV, **await header("computers:read")}
-    assert (await fetch(guarded, "/computers", **sent))[0] == 200
+    assert (await fetch(guarded, "/computers", **sent)).status == 200
     for query in ("include=owner", "fields[computer]=id,owner", "sort=owner.email"):
         response = await guarded.get(f"/computers?{query}", **sent)
         assert response.errors == [(403, query.partition("=")[0])]
@@ -132,16 +126,19 @@ async def test_preconditions_head_and_compression_are_those_of_other_responses(
 ) -> None:
     added = add(new("computer", serial="S" * 20))
     await api.operate(*[added] * 100)
-    status, headers, plain = await fetch(api, path, Accept_Encoding="identity")
-    assert (status, headers.get("Content-Encoding")) == (200, None)
-    _, headers, compressed = await fetch(api, path, Accept_Encoding="gzip")
-    assert gzip.decompress(compressed) == plain
-    status, of_head, body = await fetch(api, path, "HEAD", Accept_Encoding="gzip")
-    assert (status, body, of_head.keys()) == (200, b"", headers.keys() - {"Transfer-Encoding"})
-    tag = headers.get("ETag", "*")
+    plain = await fetch(api, path, Accept_Encoding="identity")
+    assert (plain.status, plain.headers.get("Content-Encoding")) == (200, None)
+    compressed = await fetch(api, path, Accept_Encoding="gzip")
+    assert compressed.body != plain.body
+    assert compressed.text == plain.text
+    head, names = await fetch(api, path, "HEAD", Accept_Encoding="gzip"), compressed.headers.keys()
+    assert (head.status, head.body) == (200, b"")
+    assert head.headers.keys() == names - {"Transfer-Encoding"}
+    tag = compressed.headers.get("ETag", "*")
     assert (tag == "*") == (path == "/computers")
-    status, unmodified, body = await fetch(api, path, If_None_Match=tag, Accept_Encoding="gzip")
-    assert (status, "Content-Disposition" in unmodified, body) == (304, False, b"")
-    assert (await fetch(api, path, If_Match='"x"'))[0] == 412
+    unmodified = await fetch(api, path, If_None_Match=tag, Accept_Encoding="gzip")
+    assert (unmodified.status, unmodified.body) == (304, b"")
+    assert "Content-Disposition" not in unmodified.headers
+    assert (await fetch(api, path, If_Match='"x"')).status == 412
     json_tag = (await api.get("/computers?page[size]=500")).headers["ETag"]
-    assert (await fetch(api, path, If_None_Match=json_tag))[0] == 200
+    assert (await fetch(api, path, If_None_Match=json_tag)).status == 200

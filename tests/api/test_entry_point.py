@@ -25,14 +25,6 @@ OTHERS = ("changes", "openapi", "swagger_ui")
 """The members of `meta` with other URLs that can be read."""
 
 
-async def fetch(
-    api: Api, method: str, path: str, **headers: str
-) -> tuple[int, dict[str, str], bytes]:
-    """Send a request; return the status, headers and body, without following a redirect."""
-    async with api.client.request(method, path, headers=headers, allow_redirects=False) as response:
-        return response.status, dict(response.headers), await response.read()
-
-
 async def test_the_root_links_to_everything(api: Api) -> None:
     for accept in (
         *("*/*", MEDIA_TYPE, "application/json", f"text/html;q=0.9, {MEDIA_TYPE}", "text/html;q=0"),
@@ -47,36 +39,35 @@ async def test_the_root_links_to_everything(api: Api) -> None:
         }
         assert meta["operations"] == f"{api.origin}/operations"
     for url in (*meta["collections"].values(), *map(meta.get, OTHERS)):
-        status, _, _ = await fetch(api, "GET", url.removeprefix(api.origin))
-        assert status == 200, url
+        assert (await api.fetch(url.removeprefix(api.origin))).status == 200, url
 
 
 async def test_the_root_shows_browsers_the_page(api: Api) -> None:
     for accept, method in product((BROWSER, "text/html", "TEXT/HTML;q=0.5"), ("GET", "HEAD")):
-        status, headers, body = await fetch(api, method, "/?utm_source=x", Accept=accept)
-        assert (status, bool(body)) == (200, method == "GET")
-        assert headers["Content-Type"] == "text/html"
-        assert "Accept" in headers["Vary"]
-        assert "connect-src 'self'" in headers["Content-Security-Policy"]
-        known = {"Accept": accept, "If-None-Match": headers["Etag"]}
-        assert (await fetch(api, method, "/", **known))[0] == 304
+        page = await api.fetch("/?utm_source=x", method, Accept=accept)
+        assert (page.status, bool(page.body)) == (200, method == "GET")
+        assert page.headers["Content-Type"] == "text/html"
+        assert "Accept" in page.headers["Vary"]
+        assert "connect-src 'self'" in page.headers["Content-Security-Policy"]
+        known = {"Accept": accept, "If-None-Match": page.headers["Etag"]}
+        assert (await api.fetch("/", method, **known)).status == 304
 
 
 async def test_the_page_needs_no_other_host_and_at_most_60_kb(api: Api) -> None:
     """A reverse proxy may serve it below a prefix, so all its links are relative."""
-    _, _, body = await fetch(api, "GET", "/", Accept=BROWSER)
+    page = await api.fetch("/", Accept=BROWSER)
     names = {file.name for file in PAGE.iterdir()}
-    linked = re.findall(r'(?:href|src)="([^"#]+)"', body.decode())
+    linked = re.findall(r'(?:href|src)="([^"#]+)"', page.text)
     assert {f"api/page/{name}" for name in names - {"index.html", *LATER}} == {
         one for one in linked if not one.startswith("api/swagger/")
     }
     size = 0
     for name in names:
-        async with api.client.get(f"/api/page/{name}") as response:
-            assert response.status == 200
-            size += int(response.headers["Content-Length"])
-            hosts = set(re.findall(rb"https?://([^/\"]+)", await response.read()))
-            assert hosts <= {b"jsonapi.org", b"www.w3.org"}  # of names, which nobody visits
+        file = await api.fetch(f"/api/page/{name}", Accept_Encoding="gzip")
+        assert file.status == 200
+        size += int(file.headers["Content-Length"])
+        hosts = set(re.findall(r"https?://([^/\"]+)", file.text))
+        assert hosts <= {"jsonapi.org", "www.w3.org"}  # of names, which nobody visits
     assert size <= 60_000
 
 
@@ -94,7 +85,7 @@ async def test_the_root_tells_what_a_token_allows(guarded: Api, header: Header) 
         *((f"/persons{id_}/", {}, 401) for id_ in ("", "/1", "/x")),
         *((f"/persons{id_}/", sent, 308) for id_ in ("", "/1", "/x")),
     ):
-        assert (await fetch(guarded, "GET", path, **headers))[0] == status, path
+        assert (await guarded.fetch(path, **headers)).status == status, path
 
 
 async def test_the_root_negotiates_and_rejects_parameters_as_other_paths_do(api: Api) -> None:

@@ -222,23 +222,16 @@ async def test_a_protocol_upgrade_is_ignored(api: Api) -> None:
         assert response.status == 200
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        new("person", **{f"x{number}": number for number in range(90_000)}),
-        new("person", {"computers": {"data": [{}] * 200_000}}),
-        new("person", {"computers": to_many(*map(str, range(2, 20_000)))}),
-        {"type": "x" * 900_000},
-    ],
-    ids=["attributes", "objects", "identifiers", "type"],
-)
 async def test_a_response_has_at_most_100_errors(
-    api: Api, caplog: pytest.LogCaptureFixture, data: Any
+    api: Api, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "registry")
     await api.person()
-    response = await api.patch("/persons/1", data)
-    assert 400 <= response.status < 500
-    assert len(response.errors) in {1, 100}
-    assert int(response.headers["Content-Length"]) < 100_000
+    for data in (
+        new("person", **{f"x{number}": number for number in range(50_000)}),
+        new("person", {"computers": to_many(*map(str, range(2, 20_000)))}),
+    ):
+        response = await api.patch("/persons/1", data)
+        assert (400 <= response.status < 500, len(response.errors)) == (True, 100)
+        assert int(response.headers["Content-Length"]) < 100_000
     assert len(caplog.text) < 10_000

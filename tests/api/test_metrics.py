@@ -21,9 +21,7 @@ REQUESTS = "registry_http_request_duration_seconds"
 
 async def scrape(api: Api) -> dict[str, float]:
     """Return the values of all samples by their name and labels."""
-    async with api.client.get("/metrics") as response:
-        assert response.status == 200
-        lines = (await response.text()).splitlines()
+    lines = (await api.fetch("/metrics")).text.splitlines()
     pairs = (line.rpartition(" ") for line in lines if not line.startswith("#"))
     return {sample: float(value) for sample, _, value in pairs}
 
@@ -71,8 +69,7 @@ async def test_no_text_of_a_client_becomes_a_label(api: Api) -> None:
 
     other = {"route": "/persons/{id}", "method": "other", "status": "405"}
     assert await increase(api, f"{REQUESTS}_count", probe(), **other) == 5
-    async with api.client.get("/metrics") as response:
-        text = await response.text()
+    text = (await api.fetch("/metrics")).text
     assert "secret" not in text
     assert "REPORT" not in text
 
@@ -99,10 +96,10 @@ async def test_a_service_is_live_and_ready_even_while_all_bulkheads_are_full(ser
         for is_full in (False, True):
             for path, method in product(("/health/live", "/health/ready"), ("GET", "HEAD")):
                 sent = {"Host": "pod.cluster.example"}  # under any host
-                async with api.client.request(method, path, headers=sent) as response:
-                    assert (response.status, response.content_type) == (200, "application/json")
-                    text = '{"status": "ok"}' if method == "GET" else ""
-                    assert await response.text() == text
+                response = await api.fetch(path, method, **sent)
+                assert response.status == 200
+                assert response.headers["Content-Type"].startswith("application/json")
+                assert response.text == ('{"status": "ok"}' if method == "GET" else "")
             assert (await api.get("/persons/1")).status == (503 if is_full else 404)
             if not is_full:
                 for name in Bulkheads.__slots__:
@@ -119,15 +116,14 @@ async def test_refusals_are_counted_by_reason(serve: Serve, length: int, reason:
 
 
 async def test_the_format_is_negotiated(api: Api) -> None:
-    accept = {"Accept": "application/openmetrics-text; version=1.0.0"}
-    async with api.client.get("/metrics", headers=accept) as response:
-        assert response.content_type == "application/openmetrics-text"
-        assert (await response.text()).endswith("# EOF\n")
-    async with api.client.head("/metrics") as response:
-        assert (response.status, await response.text()) == (200, "")
-        assert response.content_type == "text/plain"
-    async with api.client.options("/metrics") as response:
-        assert (response.status, response.headers["Allow"]) == (204, "GET, HEAD, OPTIONS")
+    response = await api.fetch("/metrics", Accept="application/openmetrics-text; version=1.0.0")
+    assert response.headers["Content-Type"].startswith("application/openmetrics-text")
+    assert response.text.endswith("# EOF\n")
+    response = await api.fetch("/metrics", "HEAD")
+    assert (response.status, response.body) == (200, b"")
+    assert response.headers["Content-Type"].startswith("text/plain")
+    response = await api.fetch("/metrics", "OPTIONS")
+    assert (response.status, response.headers["Allow"]) == (204, "GET, HEAD, OPTIONS")
 
 
 async def test_metrics_are_on_one_port_only(serve: Serve, settings: Settings) -> None:

@@ -282,22 +282,14 @@ async def test_a_dangling_foreign_key_is_no_owner(fleet: Api, database: Database
 
 async def test_a_get_needs_no_content_type_and_ignores_its_body(api: Api) -> None:
     for headers in ({}, {"Content-Type": "text/plain"}, {"Content-Type": "x"}):
-        async with api.client.get("/persons", headers=headers) as response:
-            assert response.status == 200
+        assert (await api.fetch("/persons", **headers)).status == 200
     assert (await api.request("GET", "/persons", b"{not json")).status == 200
 
 
 STEPS = [
-    ("/computers/1?include=owner", ["computers", "persons"], 1),
     ("/persons/1?include=computers.owner", ["persons", "computers"], 3),
     ("/computers/1?include=owner.computers", ["computers", "persons", "computers"], 3),
-    ("/computers?include=owner", ["computers", "computers", "persons"], 300),
     ("/persons?include=computers.owner", ["persons", "persons", "computers"], 900),
-    (
-        "/computers?include=owner.computers.owner",
-        ["computers", "computers", "persons", "computers"],
-        300,
-    ),
 ]
 """What is read from which collections, and how many resources are included.
 

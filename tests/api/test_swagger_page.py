@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -22,49 +23,46 @@ UI_URL = "/api/swagger/"
 async def test_two_services_in_one_process_are_both_described_at_two_urls(serve: Serve) -> None:
     for api in (await serve(), await serve()):
         for name in ("swagger.json", "openapi.json"):
-            async with api.client.get(UI_URL + name) as response:
-                assert response.content_type == "application/json"
-                assert await response.json() == describe(Graph(RESOURCES), Settings())
+            response = await api.fetch(UI_URL + name)
+            assert response.headers["Content-Type"].startswith("application/json")
+            assert json.loads(response.text) == describe(Graph(RESOURCES), Settings())
 
 
 async def test_swagger_ui_supports_head_and_ignores_range_and_if_match(api: Api) -> None:
     stylesheet = "swagger_ui_static/swagger-ui.css"
     for path in ("", "swagger.json", "openapi.json", stylesheet):
-        async with api.client.get(UI_URL + path) as get, api.client.head(UI_URL + path) as head:
-            assert head.status == get.status == 200
-            for header in ("Content-Type", "Content-Length", "Content-Security-Policy"):
-                assert head.headers[header] == get.headers[header]
+        get, head = await api.fetch(UI_URL + path), await api.fetch(UI_URL + path, "HEAD")
+        assert head.status == get.status == 200
+        for header in ("Content-Type", "Content-Length", "Content-Security-Policy"):
+            assert head.headers[header] == get.headers[header]
     for sent in ({"Range": "bytes=9999999-"}, {"If-Match": '"other"'}):
-        async with api.client.get(UI_URL + stylesheet, headers=sent) as response:
-            assert (response.status, response.content_type) == (200, "text/css")
-            assert len(await response.read()) > 100_000
+        response = await api.fetch(UI_URL + stylesheet, **sent)
+        assert (response.status, response.headers["Content-Type"]) == (200, "text/css")
+        assert len(response.body) > 100_000
     for name in ("nothing", *("/", "", "/%00", "/%2e%2e/schema/schema.json", "/" + "a" * 300)):
         path = name if name == "nothing" else f"swagger_ui_static{name}"
         assert (await api.get(UI_URL + path)).status == 404
 
 
 async def test_the_page_refers_to_no_other_host(api: Api) -> None:
-    async with api.client.get(UI_URL.rstrip("/")) as response:  # it redirects to the page
-        assert (response.status, response.url.path) == (200, UI_URL)
-        page = await response.text()
+    redirect = await api.fetch(UI_URL.rstrip("/"))
+    assert (redirect.status, redirect.headers["Location"]) == (301, UI_URL)
+    page = (await api.fetch(UI_URL)).text
     assert "//" not in re.sub(r"<!--.*?-->|// .*", "", page)
     assert "<title>Person and Computer Registry: API</title>" in page
-    async with api.client.get(f"{UI_URL}swagger_ui_static/page.js") as response:
-        assert "validatorUrl: null" in await response.text()
-    async with api.client.get(f"{UI_URL}swagger_ui_static/swagger-ui-bundle.js") as response:
-        assert f'"{swagger_ui_version()}"' in await response.text()
+    for name, part in (("page", "validatorUrl: null"), ("swagger-ui-bundle", swagger_ui_version())):
+        assert part in (await api.fetch(f"{UI_URL}swagger_ui_static/{name}.js")).text
 
 
 async def test_the_content_security_policy_allows_only_this_host(api: Api) -> None:
     for path in ("", "swagger.json", "swagger_ui_static/swagger-ui.css", "nothing"):
-        async with api.client.get(UI_URL + path) as response:
-            policy = response.headers["Content-Security-Policy"].split("; ")
-            text = await response.text()
+        response = await api.fetch(UI_URL + path)
+        policy = response.headers["Content-Security-Policy"].split("; ")
         assert {"default-src 'none'", "connect-src 'self'", "frame-ancestors 'none'"} <= {*policy}
         sources = {source for directive in policy for source in directive.split()[1:]}
         assert sources == {"'none'", "'self'", "data:"}
         assert [one for one in policy if "data:" in one] == ["img-src 'self' data:"]
-        assert path or not re.search(r"<style|<script>| style=| on[a-z]+=", text)
+        assert path or not re.search(r"<style|<script>| style=| on[a-z]+=", response.text)
 
 
 async def test_installed_files_are_served(
@@ -78,7 +76,6 @@ async def test_installed_files_are_served(
     (installed / "swagger-ui.css").write_text("body {}")
     assert (bundled, swagger_ui_version()) == ("5.18.3", "0.0.0")
     api = await serve()
-    async with api.client.get(UI_URL + "swagger_ui_static/swagger-ui.css") as response:
-        assert await response.text() == "body {}"
+    assert (await api.fetch(UI_URL + "swagger_ui_static/swagger-ui.css")).text == "body {}"
     # The files of two versions are not mixed.
     assert (await api.get(UI_URL + "swagger_ui_static/swagger-ui-bundle.js")).status == 404

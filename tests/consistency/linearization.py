@@ -56,7 +56,7 @@ class Request:
     """A request, and what it means to the model.
 
     status: of success. target: the resource that must exist. shown: returns the primary resources
-    of the document, unless it is a new one. headers: `If-Match` or `Idempotency-Key`.
+    of the document, unless it is a new one. headers: `If-Match` or none.
     """
 
     method: str
@@ -119,26 +119,21 @@ class Call:
 class State:
     """What is stored after some of the calls.
 
-    tags: the version in the model of each version in entity tags. keyed: the call that has used
-    each key.
+    tags: the version in the model of each version in entity tags.
     """
 
     model: Model
     tags: dict[tuple[Identity, int], int] = field(default_factory=dict)
-    keyed: dict[str, Call] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         model = self.model
         versions = {one: version for one, version in model.versions.items() if version}
         parts = model.resources, model.owners, versions, self.tags
-        return repr([sorted(one.items()) for one in parts] + [sorted(self.keyed)])
+        return repr([sorted(one.items()) for one in parts])
 
     def after(self, call: Call) -> State | None:
         """Return the state after a call, itself if nothing changes, None if that is impossible."""
-        key = call.request.headers.get("Idempotency-Key", "")
-        if first := self.keyed.get(key):
-            return self if (call.status, call.document) == (first.status, first.document) else None
-        state = State(self.model.copy(), dict(self.tags), dict(self.keyed))
+        state = State(self.model.copy(), dict(self.tags))
         if call.status != state._apply(call):
             return None
         if call.status in {404, 412}:
@@ -147,8 +142,6 @@ class State:
             return None
         if call.request.target and call.version and not state._has_version(call):
             return None
-        if key:
-            state.keyed[key] = call
         return state if call.request.writes or state.tags != self.tags else self
 
     def _apply(self, call: Call) -> int:

@@ -196,13 +196,6 @@ async def change_conditionally(client: Client) -> None:
     await client.send(request_of(change, Query(), **{"If-Match": read.tag or '"none"'}))
 
 
-async def repeat(client: Client) -> None:
-    """Send a creation twice at once, with an idempotency key."""
-    creation = Write("create", ("computer", 0), client.attributes("computer"))
-    request = request_of(creation, Query(), **{"Idempotency-Key": f'"{next(_numbers)}"'})
-    await asyncio.gather(client.send(request), client.send(request))
-
-
 def read_of(identity: Identity, query: Query) -> Request:
     """Return the request for a resource."""
     path = query.url(resource_path(identity))
@@ -260,7 +253,7 @@ async def page_through(client: Client) -> None:
 
 
 STEPS = (
-    *(write, write, write, operate, relate, relate, change_conditionally, repeat),
+    *(write, write, write, operate, relate, relate, change_conditionally),
     *(read, read, read, read_related, read_collection, read_collection, page_through),
 )
 """What clients do, more often what is here more often."""

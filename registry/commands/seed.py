@@ -24,8 +24,7 @@ def main(arguments: Sequence[str]) -> None:
     parsed, graph = parser.parse_args(arguments), declared_graph(arguments)
     computers = 3 * parsed.persons if parsed.computers is None else parsed.computers
     rows = generate(parsed.persons, computers, parsed.seed)
-    options = ImportOptions(creates=True, labels=frozenset(graph))
-    import_rows(rows, options, Tally(graph, parsed.url))
+    import_rows(rows, ImportOptions(creates=True), Tally(graph, parsed.url))
 
 
 def generate(persons: int, computers: int, seed: int) -> Iterator[Row]:

@@ -5,6 +5,7 @@ import sqlite3
 from asyncio import create_task, gather, to_thread
 from collections import Counter, defaultdict, deque
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -87,30 +88,25 @@ class Ledger:
         self._database.close()
 
 
+@dataclass
 class Importer:
     """Imports rows, without those that have defects; adds what is confirmed to the counts."""
 
-    def __init__(
-        self,
-        client: Client,
-        graph: Graph,
-        options: ImportOptions,
-        ledger: Ledger,
-        counts: Counts,
-    ) -> None:
-        self._client = client
-        self._graph = graph
-        self._options = options
-        self._ledger = ledger
-        self._counts = counts
-        self._lookups = Lookups(client, graph, options)
+    client: Client
+    graph: Graph
+    options: ImportOptions
+    ledger: Ledger
+    counts: Counts
+
+    def __post_init__(self) -> None:
+        self._lookups = Lookups(self.client, self.graph, self.options)
 
     async def run(self, rows: Iterable[Row]) -> AsyncGenerator[Sequence[Row]]:
         """Import the rows that the ledger has not; yield them, batch by batch, with their defects.
 
         Raises RegistryError, InvalidFile, or OSError if reading a row does.
         """
-        done = self._ledger.get([_LINE]).get(_LINE, 0)
+        done = self.ledger.get([_LINE]).get(_LINE, 0)
         waiting = (row for row in rows if row.line > done)
         following = create_task(to_thread(self._read, waiting))
         try:
@@ -121,7 +117,7 @@ class Importer:
                 yield batch
         finally:
             await gather(following, return_exceptions=True)
-        self._ledger.remove()
+        self.ledger.remove()
 
     def _read(self, rows: Iterator[Row]) -> list[Row]:
         """Return the next rows, with their keys."""
@@ -134,7 +130,7 @@ class Importer:
     async def _find(self, rows: Sequence[Row]) -> dict[ResourceKey, list[Known]]:
         """Return what rows mention that is stored, or that earlier ones have added."""
         wanted = {one.key: one for row in rows for one in row.mentions if one.key}
-        earlier = {key: [Known(**one)] for key, one in self._ledger.get(wanted).items()}
+        earlier = {key: [Known(**one)] for key, one in self.ledger.get(wanted).items()}
         unknown = [one for key, one in wanted.items() if key not in earlier]
         return earlier | await self._lookups.find(unknown)
 
@@ -143,7 +139,7 @@ class Importer:
         waiting, known = deque(row for row in rows if not row.defects), await self._find(rows)
         results: dict[Any, Any] = {}
         while waiting:
-            plan = Plan(self._graph, self._options, known)
+            plan = Plan(self.graph, self.options, known)
             while waiting and len(plan.operations) < _MAX_ROWS and plan.size < _MAX_BYTES:
                 plan.add(waiting.popleft())
             try:
@@ -154,20 +150,20 @@ class Importer:
                 waiting.extendleft(row for row in plan.rows[::-1] if not row.defects)
                 continue
             for effect, type_name in plan.effects:
-                self._counts[effect][self._graph[type_name].collection] += 1
+                self.counts[effect][self.graph[type_name].collection] += 1
             known |= {key: [one] for key, one in stored.items()}
             results |= stored
         # Together: an import that continues repeats the requests of a batch as they were.
-        self._ledger.put({**results, _LINE: rows[-1].line})
+        self.ledger.put({**results, _LINE: rows[-1].line})
 
     async def _execute(self, plan: Plan) -> list[str | None]:
         """Return the ids of what the operations create or change; None for those of a dry run."""
         if not plan.operations:
             return []
-        is_dry, rows = self._options.is_dry, plan.rows
+        is_dry, rows = self.options.is_dry, plan.rows
         preferences = ", ".join([ROLL_BACK] * is_dry + [MERGE] * plan.can_merge)
-        key = f"{self._ledger.source}-{rows[0].line}-{rows[-1].line}-{len(rows)}"
-        results = await self._client.execute(plan.operations, key, preferences)
+        key = f"{self.ledger.source}-{rows[0].line}-{rows[-1].line}-{len(rows)}"
+        results = await self.client.execute(plan.operations, key, preferences)
         return [None if is_dry else result["data"][ID] for result in results]
 
 

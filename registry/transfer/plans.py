@@ -1,7 +1,7 @@
 """Plans: the operations that store rows."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
@@ -14,29 +14,24 @@ from registry.transfer.row_files import ID, LID, InvalidFile, Mention, ResourceK
 _EFFECTS = {"add": "created", "update": "changed"}
 
 
+@dataclass
 class Plan:
     """The operations of one request, in the order of the rows.
 
-    known: the resources of keys that are stored, or that earlier requests have stored. results:
-    those of its own rows. size: of the operations, in bytes.
+    known: the resources of keys that are stored, or that earlier requests have stored. origins: of
+    each operation, the row, and a prefix of columns: `owner.` if it creates a target. size: of the
+    operations, in bytes.
     """
 
-    def __init__(
-        self,
-        graph: Graph,
-        options: ImportOptions,
-        known: Mapping[ResourceKey, Sequence[Known]],
-    ) -> None:
-        self._graph = graph
-        self._options = options
-        self._known = known
-        self._own: dict[ResourceKey, Known] = {}
-        self._unchanged: list[Row] = []
-        self.rows: list[Row] = []
-        self.size = 0
-        self.operations: list[Document] = []
-        self.origins: list[tuple[Row, str]] = []
-        """Of each operation, the row, and a prefix of columns: `owner.` if it creates a target."""
+    graph: Graph
+    options: ImportOptions
+    known: Mapping[ResourceKey, Sequence[Known]]
+    rows: list[Row] = field(default_factory=list)
+    operations: list[Document] = field(default_factory=list)
+    origins: list[tuple[Row, str]] = field(default_factory=list)
+    size: int = 0
+    _own: dict[ResourceKey, Known] = field(default_factory=dict)
+    _unchanged: list[Row] = field(default_factory=list)
 
     @property
     def effects(self) -> list[tuple[str, str]]:
@@ -47,10 +42,10 @@ class Plan:
     @property
     def can_merge(self) -> bool:
         """Whether others may create at the same time what it creates, without a second one."""
-        return not self._options.creates and all(
+        return not self.options.creates and all(
             any(one["data"]["attributes"].get(name) is not None for name in unique)
             for one in self.operations
-            for unique in [self._graph[one["data"]["type"]].unique_attributes]
+            for unique in [self.graph[one["data"]["type"]].unique_attributes]
             if one["op"] == "add"
         )
 
@@ -70,21 +65,18 @@ class Plan:
 
         Raises InvalidFile if nothing but all of its values tells it apart from one before.
         """
-        number, own = len(self.operations), list[ResourceKey]()
+        number, count = len(self.operations), len(self._own)
         stored = self._find(row, row)
-        if stored is None and ID in row.values:
-            self._reject_id(row, row)
-        elif stored and row.key and (stored.line or not row.is_named):
-            self._reject_repeated(row, row.key[1], stored)
+        if stored and (stored.line or not row.is_named):
+            self._reject_repeated(row, stored)
         linkage = {
-            name: None if target is None else self._target(row, target, own)
+            name: None if target is None else self._target(row, target)
             for name, target in row.links.items()
-            if not row.defects
         }
         if row.defects:
             del self.operations[number:], self.origins[number:]
-            for each in own:
-                del self._own[each]
+            while len(self._own) > count:
+                self._own.popitem()
             return
         if stored is None:
             relationships = {name: {"data": data} for name, data in linkage.items() if data}
@@ -96,58 +88,55 @@ class Plan:
         self.rows.append(row)
 
     def _find(self, row: Row, mention: Mention) -> Known | None:
-        """Return the resource that is mentioned; if several may be, the row is rejected."""
+        """Return the resource that is mentioned, None for a new one.
+
+        The row is rejected if several may be, or if none has the id or local id.
+        """
         if mention.key is None:
             return None
-        own = self._own.get(mention.key)
-        found = self._known.get(mention.key, ()) if own is None else [own]
+        own, names = self._own.get(mention.key), mention.key[1]
+        found = self.known.get(mention.key, ()) if own is None else [own]
         if len(found) > 1:
             ids = ", ".join(each.values[ID] for each in found[:5])
-            reason = f"ambiguous: {len(found)} {self._graph[mention.type].collection} match ({ids})"
-            row.reject(f"{mention.prefix}{mention.key[1][0]}", reason)
+            reason = f"ambiguous: {len(found)} {self.graph[mention.type].collection} match ({ids})"
+            row.reject(f"{mention.prefix}{names[0]}", reason)
+        elif not found and ID in mention.values:
+            reason = f"no {mention.type} {mention.values[ID]} is stored: to import the data of"
+            remedy = "another registry, use NDJSON with --create, or --key with what it has"
+            row.reject(f"{mention.prefix}{ID}", f"{reason} {remedy}")
+        elif not found and names == (LID,):
+            reason = f"no earlier line has the {mention.type} {mention.lid}"
+            row.reject(mention.prefix[:-1], reason)
         return found[0] if found else None
 
-    def _reject_repeated(self, row: Row, names: tuple[str, ...], stored: Known) -> None:
-        if row.is_named:
-            row.reject(names[0], f"repeats line {stored.line}: the same {', '.join(names)}")
-            return
+    def _reject_repeated(self, row: Row, stored: Known) -> None:
         origin = f"line {stored.line}"
         if not stored.line:
             origin = f"what is stored, {row.type} {stored.values[ID]}"
+        if row.is_named and row.key:
+            names = row.key[1]
+            row.reject(names[0], f"repeats {origin}: the same {', '.join(names)}")
+            return
         raise InvalidFile(
             f"line {row.line} repeats {origin}. Name what tells "
-            f"{self._graph[row.type].collection} apart with --key, one or more of "
+            f"{self.graph[row.type].collection} apart with --key, one or more of "
             f"{', '.join(row.values)}, so that nothing is stored twice; or use --create to create "
             "a new resource of each row"
         )
 
-    def _reject_id(self, row: Row, mention: Mention) -> None:
-        reason = f"no {mention.type} {mention.values[ID]} is stored: to import the data of another "
-        remedy = "registry, use NDJSON with --create, or --key with what it has"
-        row.reject(f"{mention.prefix}{ID}", f"{reason}{remedy}")
-
-    def _target(self, row: Row, target: Mention, own: list[ResourceKey]) -> Document | None:
+    def _target(self, row: Row, target: Mention) -> Document | None:
         """Return the data of a relationship, None if a dry run would create the target.
 
-        The row is rejected if the target cannot be found or created, or if a column differs. own:
-        the keys of the targets that the row creates.
+        The row is rejected if the target cannot be found or created, or if a column differs.
         """
         found, key = self._find(row, target), target.key
         if row.defects or key is None:
             return None
-        if found is None and ID in target.values:
-            self._reject_id(row, target)
-        elif found is None and target.lid is not None:
-            row.reject(target.prefix[:-1], f"no earlier line has the {target.type} {target.lid}")
-        elif found is None:
-            attributes = self._graph[target.type].attributes
-            for name, one in attributes.items():
+        if found is None:
+            for name, one in self.graph[target.type].attributes.items():
                 if one.required and name not in target.values:
                     row.reject(target.prefix + name, f"required for a new {target.type}")
             found = self._own[key] = self._create(row, target)
-            own.append(key)
-        if found is None:
-            return None
         id_ = found.identifier and found.identifier.get(ID)
         origin = f"{target.type} {id_}" if id_ else "an earlier row"
         for name, value in target.values.items():
@@ -163,7 +152,7 @@ class Plan:
         return Known(identifier, mention.values, line=row.line if mention is row else None)
 
     def _update(self, row: Row, stored: Known, linkage: Mapping[str, Document | None]) -> Known:
-        keeps, key = self._options.keeps_empty, row.key
+        keeps, key = self.options.keeps_empty, row.key
         values = {
             name: value
             for name, value in row.values.items()

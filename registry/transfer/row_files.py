@@ -6,7 +6,7 @@ A CSV file has the format of `csv_format`, an NDJSON file a resource object of J
 import codecs
 import csv
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from io import TextIOWrapper
@@ -35,6 +35,8 @@ _MAX_LINE = 2**20
 
 _DELIMITERS = ",;\t|"
 _SEP = re.compile(r"sep=(.)\r?\n?", re.IGNORECASE)
+
+_note_once = cache(note)
 
 _MEMBERS: Mapping[str, Any] = {
     "type": str,
@@ -246,19 +248,18 @@ def _add_cells(
 
 def read_ndjson(file: TextIO, graph: Graph) -> Iterator[Row]:
     """Yield the rows. Raises InvalidFile for a line that is too long."""
-    note_once = cache(note)
     for number, line in enumerate(_read_lines(file), 1):
         if line.isspace():
             continue
         row = Row("", line=number)
         try:
-            _add_document(row, orjson.loads(line), graph, note_once)
+            _add_document(row, orjson.loads(line), graph)
         except orjson.JSONDecodeError as error:
             row.reject(None, f"not JSON: {error}")
         yield row
 
 
-def _add_document(row: Row, document: Any, graph: Graph, note_once: Callable[[str], None]) -> None:
+def _add_document(row: Row, document: Any, graph: Graph) -> None:
     """Add what a resource object says to its row."""
     types = [one.type for one in graph.writable]
     if not isinstance(document, dict) or document.get("type") not in types:
@@ -277,7 +278,7 @@ def _add_document(row: Row, document: Any, graph: Graph, note_once: Callable[[st
             names = ", ".join(resource.attributes)
             row.reject(name, f"a {row.type} has no such attribute; it has {names}")
         elif name not in resource.writable:
-            note_once(f"the attribute `{name}` is read-only and is not imported")
+            _note_once(f"the attribute `{name}` is read-only and is not imported")
         elif value is None and attribute.nullable:
             row.values[name] = None
         else:

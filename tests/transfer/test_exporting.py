@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -158,7 +157,11 @@ async def test_an_export_has_the_chosen_columns_rows_and_order(
 
 @pytest.mark.parametrize(
     ("suffix", "options", "written"),
-    [("ndjson", (), "3 persons and 3 computers"), ("csv", ("--type=computer",), "3 computers")],
+    [
+        ("ndjson", (), "3 persons and 3 computers"),
+        ("ndjson", ("--type=assignment",), "1 assignment"),
+        ("csv", ("--type=computer",), "3 computers"),
+    ],
 )
 async def test_an_export_tells_what_it_has_written(
     suffix: str, options: tuple[str, ...], written: str, staff: Api, run: RunCommand, tmp_path: Path
@@ -204,18 +207,3 @@ async def test_an_export_that_ends_early_leaves_no_file(
     assert (done.status, os.listdir(tmp_path)) == (1, [])  # noqa: PTH208 - the names
     reason = "the service ended its response to /computers early: see its log"
     assert done.errors[-1] == f"registry: cannot write the export: {reason}"
-
-
-async def test_assignments_are_exported_on_request_and_not_imported(
-    staff: Api, run: RunCommand, tmp_path: Path
-) -> None:
-    done = await run("export", "--url", staff.origin, "--format=ndjson", "-")
-    assert {json.loads(line)["type"] for line in done.output.splitlines()} == {"person", "computer"}
-    path = tmp_path / "assignments.ndjson"
-    assert (await run("export", "--type=assignment", "--url", staff.origin, path)).status == 0
-    done = await run("import", "--url", staff.origin, path)
-    assert done.status == 1
-    assert (
-        "line 1, column type: not a resource object of a type to import: person or"
-        in done.errors[0]
-    )

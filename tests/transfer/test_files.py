@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,18 +16,15 @@ from registry.jsonapi.documents import PLAIN
 from registry.jsonapi.query import Query
 from registry.model.graph import Graph
 from registry.model.record import Record
-from registry.transfer.row_files import InvalidFile, Row, decoded, read_csv, read_ndjson
+from registry.transfer.row_files import InvalidFile, Row, read_csv, read_ndjson
 from tests.devices import WITH_DEVICES
 
 GRAPH = Graph(WITH_DEVICES)
 COLUMNS = ("name", "note", "size", "price", "active")
 
 
-def read(
-    text: str, type_name: str = "device", renamed: Mapping[str, str] | None = None
-) -> list[Row]:
-    file = io.StringIO(text, newline="")
-    return list(read_csv(file, GRAPH[type_name], GRAPH, renamed or {}))
+def read(text: str) -> list[Row]:
+    return list(read_csv(io.StringIO(text, newline=""), GRAPH["device"], GRAPH, {}))
 
 
 def names_in(text: str) -> list[tuple[int, Any]]:
@@ -76,12 +72,6 @@ def test_a_quoted_line_break_is_part_of_the_cell() -> None:
     assert names_in('name\n"A\nB"\nC\n') == [(2, "A\nB"), (4, "C")]
 
 
-def test_cells_have_the_types_of_their_attributes() -> None:
-    [row] = read("name,size,price,active\nA,5,1.50,true\n")
-    assert not row.defects
-    assert row.values == {"name": "A", "size": 5, "price": "1.50", "active": True}
-
-
 def test_every_invalid_cell_is_reported_with_its_line_and_column() -> None:
     assert lines_of(read("name,size,price,active\nA,five,1,5,x\nB,five,abc,x\n")) == [
         "2: 5 cells instead of 4",
@@ -98,21 +88,10 @@ def test_a_column_without_a_name_must_be_empty() -> None:
     assert lines_of(found) == ["3: 'x' is in a column without a name"]
 
 
-def test_columns_of_targets_are_read_together() -> None:
-    text = "serial,owner.email,owner.first_name\nA,a@x.org,Ada\nB,a@x.org,\nC,,\n"
-    owners = [row.links["owner"] for row in read(text, "computer") if not row.defects]
-    assert [owner and owner.values for owner in owners] == [
-        {"email": "a@x.org", "first_name": "Ada"},
-        {"email": "a@x.org"},
-        None,
-    ]
-
-
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
         ("", "the file has no header"),
-        ("name,colour\n", "the column `colour` does not fit: a device has id, name, note"),
         ("name,owner.email\n", "the column `owner.email` does not fit"),
         ("name,name\n", "the column `name` occurs twice"),
         ('"name\n', "the header is not CSV"),
@@ -172,16 +151,6 @@ def test_numbers_and_booleans_are_written_as_they_are() -> None:
     [row] = read(text)
     assert not row.defects
     assert row.values == values
-
-
-def test_another_encoding_is_found_in_any_line(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_bytes("ä\nö\n".encode() + b"\xe4\n")
-    with path.open("rb") as file, pytest.raises(InvalidFile, match="byte 0xe4 in line 3"):
-        decoded(file, "utf-8")
-    path.write_bytes("ä\nö\n".encode("utf-16"))
-    with path.open("rb") as file, decoded(file, "utf-16") as text:
-        assert text.read() == "ä\nö\n"
 
 
 @pytest.mark.parametrize(

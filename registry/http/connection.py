@@ -44,13 +44,16 @@ _log = logging.getLogger("registry")
 class Connection(web.RequestHandler):
     """Adds time limits, and error documents where a request does not reach the application.
 
-    A connection whose server stops ends only after the responses to all requests that have arrived
-    on it. recorder: records requests at their end. started, body: of the request that was taken
-    last. is_stopping: whether the server stops.
+    A connection that its client has half-closed, or whose server stops, ends only after the
+    responses to all requests that have arrived on it. recorder: records requests at their end.
+    started, body: of the request that was taken last. is_ending: whether it closes after its last
+    response. closes_with_client: whether the response has no end, so that the client has left when
+    it half-closes the connection.
     """
 
     __slots__ = (
         "_body_bytes",
+        "_half_closed",
         "_head_bytes",
         "_head_timer",
         "_idle_timer",
@@ -58,7 +61,8 @@ class Connection(web.RequestHandler):
         "_recorder",
         "_send_timer",
         "body",
-        "is_stopping",
+        "closes_with_client",
+        "is_ending",
         "started",
     )
 
@@ -84,7 +88,9 @@ class Connection(web.RequestHandler):
         self._idle_timer: asyncio.TimerHandle | None = None
         self._send_timer: asyncio.TimerHandle | None = None
         self._max_msg_queue_size, self._msg_queue_resume_size = _MAX_WAITING, 0
-        self.is_stopping = False
+        self._half_closed = False  # by the client
+        self.is_ending = False
+        self.closes_with_client = False
 
     @property
     def is_idle(self) -> bool:
@@ -93,12 +99,13 @@ class Connection(web.RequestHandler):
 
     @property
     def closes_next(self) -> bool:
-        """Whether to close the connection, if the server stops, after the request taken last."""
-        return not self._messages
+        """Whether to close an ending connection after the response to the request taken last."""
+        # No response is due to a request that its client has not finished before it half-closed.
+        return not self._messages or (self._half_closed and not self._messages[0][1].is_eof())
 
     def stop(self) -> None:
         """Close the connection after its last response, or if no request arrives in time."""
-        self.is_stopping = True
+        self.is_ending = True
         self._close_when_idle()
 
     def abort(self) -> None:
@@ -130,7 +137,8 @@ class Connection(web.RequestHandler):
         super().resume_writing()
         if self._send_timer is not None:
             self._send_timer.cancel()
-        if self.transport is not None and not (self._reading_paused or self._buffer_paused):
+        is_paused = self._reading_paused or self._buffer_paused or self._half_closed
+        if self.transport is not None and not is_paused:
             self.transport.resume_reading()
 
     def data_received(self, data: bytes) -> None:
@@ -144,6 +152,23 @@ class Connection(web.RequestHandler):
                 self._limit_head(len(piece))
             else:
                 self._end_head()
+
+    def eof_received(self) -> bool:  # type: ignore[override] # aiohttp closes the connection
+        """Keep the connection open while responses are due: its client may have half-closed it.
+
+        RFC 9112, 9.6. Whether it has closed it as a whole shows only when a response is sent. No
+        response is due to a request that has not arrived as a whole. The event loop cannot send
+        anything on a TLS connection that its client has closed.
+        """
+        request = self._current_request
+        is_incomplete = request is not None and not request.content.is_eof()
+        has_request = self.started or self._messages
+        if not has_request or is_incomplete or self.ssl_context is not None:
+            return False
+        if self.closes_with_client:
+            return False
+        self._half_closed = self.is_ending = True
+        return True
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """End the request in progress, if there is one."""
@@ -161,8 +186,8 @@ class Connection(web.RequestHandler):
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
         """Send the response, or the rest of it; the last one says that the connection closes."""
-        if self.is_stopping and self.closes_next:
-            if not resp.prepared:
+        if self.is_ending and self.closes_next:
+            if self._half_closed or not resp.prepared:
                 resp.force_close()
             else:  # the client does not know yet, and may send another request
                 self._close_when_idle()
@@ -172,7 +197,7 @@ class Connection(web.RequestHandler):
             self.record(request, None)
             raise
         self.record(request, None if is_lost else response)
-        if self._parser is None and not (self._messages or is_lost):
+        if self._parser is None and not (self._messages or self._half_closed or is_lost):
             # The client reads the response only if the connection stays open while it still sends.
             await asyncio.sleep(self._limits.linger_seconds)
         return response, is_lost

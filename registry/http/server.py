@@ -177,7 +177,7 @@ class _Server(web.Server):
         # A stream sends its own head, so `Connection: close` is decided when the request begins.
         # After a chunked body, aiohttp takes the last trailer for a field of the next request,
         # which may be that of another client behind a proxy.
-        if message.chunked or (protocol.is_stopping and protocol.closes_next):
+        if message.chunked or (protocol.is_ending and protocol.closes_next):
             message = message._replace(should_close=True)
         # yarl keeps each of the last URLs with its parsed query, which takes fifty times its size.
         if len(message.path) > _MAX_KEPT_TARGET:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+from typing import Any
 
 import pytest
+from aiohttp import web
 
 from tests.http.conftest import (
     GET,
@@ -17,6 +20,7 @@ from tests.http.conftest import (
     Start,
     echo,
     endless,
+    eventually,
     read_all,
 )
 
@@ -45,6 +49,41 @@ async def connect() -> AsyncIterator[Connect]:
 def stop(client: Client) -> asyncio.Task[None]:
     """Stop the server, as a signal does, but not the connections of the test."""
     return asyncio.create_task(client.server.close())
+
+
+@pytest.mark.parametrize(("handle", "end"), [(Gate.handle, b"GET"), (Gate.stream, b"0\r\n\r\n")])
+async def test_a_half_closed_connection_gets_its_response_and_nothing_else(
+    start: Start, connect: Connect, handle: Callable[..., Any], end: bytes
+) -> None:
+    gate = Gate()
+    reader, writer = await connect(await start(partial(handle, gate)))
+    writer.write(GET)
+    await gate.entered.wait()
+    writer.write_eof()
+    await asyncio.sleep(0.6)
+    gate.open()
+    received = await read_all(reader)
+    assert received.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert (CLOSE in received) is (handle is Gate.handle)
+    assert received.endswith(end)
+
+
+async def test_a_half_closed_connection_gets_all_responses(start: Start, connect: Connect) -> None:
+    reader, writer = await connect(await start(echo))
+    writer.write(3 * (POST + b"body"))
+    writer.write_eof()
+    assert (await read_all(reader)).count(b"HTTP/1.1 200 OK\r\n") == 3
+
+
+@pytest.mark.parametrize("before", [b"", POST + b"body"])
+@pytest.mark.parametrize("part", [b"", b"GET / HT", POST + b"bo"])
+async def test_a_request_that_is_half_closed_before_its_end_gets_no_response(
+    before: bytes, part: bytes, start: Start, connect: Connect
+) -> None:
+    reader, writer = await connect(await start(echo))
+    writer.write(before + part)
+    writer.write_eof()
+    assert (await read_all(reader)).count(b"HTTP/1.1 ") == bool(before)
 
 
 @pytest.mark.parametrize("number", [1, 3])
@@ -83,6 +122,24 @@ async def test_a_connection_that_is_closed_at_once_is_not_kept(start: Start) -> 
     with socket.create_connection(("127.0.0.1", client.port)):
         pass
     await asyncio.wait_for(stop(client), SECONDS)
+
+
+async def test_the_end_of_a_closed_connection_is_noticed_with_its_response(
+    start: Start, connect: Connect
+) -> None:
+    """Until the service writes, it is indistinguishable from one that is half-closed."""
+    gate, requests = Gate(), list[web.Request]()
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        requests.append(request)
+        return await gate.handle(request)
+
+    _, writer = await connect(await start(handle))
+    writer.write(GET)
+    await gate.entered.wait()
+    writer.close()
+    gate.open()
+    await eventually(lambda: requests[0].transport is None)
 
 
 async def test_an_idle_connection_gets_a_response_in_a_stop(start: Start, connect: Connect) -> None:

@@ -6,6 +6,7 @@ from aiohttp import hdrs, web
 
 from registry.http.access_control import PRINCIPAL, bearer_token
 from registry.http.app_keys import FOLLOWERS, GRAPH
+from registry.http.connection import Connection
 from registry.http.request_headers import read_preferences
 from registry.http.responses import POSITION, DocumentResponse
 from registry.http.views.document_view import DocumentView
@@ -94,6 +95,8 @@ class FeedView(DocumentView):
         token = bearer_token(self.request) if PRINCIPAL in self.request else None
         async with followers.subscription(after, self.client) as slot:
             self.deadlines.stop()
+            if isinstance(self.request.protocol, Connection):
+                self.request.protocol.closes_with_client = True
             await response.prepare(self.request)
             await followers.follow(self.request, response, audience, after, slot, token)
         await response.write_eof()

@@ -247,22 +247,20 @@ def invalid_fields(
     resource: ResourceType, record: Record, fields: Iterable[str] | None = None
 ) -> Mapping[str, str]:
     """Return the fields, by default all, that are not valid, each with the reason."""
-    properties = record_schema(resource)["properties"]
-    names = properties if fields is None else dict.fromkeys(fields)
-    defects = {name: _defect(name, record.get(name), properties[name]) for name in names}
-    return {name: defect for name, defect in defects.items() if defect}
-
-
-def _defect(name: str, value: Any, schema: Mapping[str, Any]) -> str:
-    types: list[str] = schema["bsonType"]
-    if value.__class__ not in _classes(types):
-        # The value itself may be confidential.
-        stored = "missing" if value is None else f"of the type {value.__class__.__name__}"
-        return f"{name} is {stored} instead of {' or '.join(types)}"
-    if value is None or "minimum" not in schema:
-        return ""
-    is_valid = schema["minimum"] <= value <= schema.get("maximum", value)
-    return "" if is_valid else f"{name} is {value}"
+    properties, classes = record_schema(resource)["properties"], _classes(resource)
+    defects: dict[str, str] = {}
+    for name in properties if fields is None else dict.fromkeys(fields):
+        value = record.get(name)
+        if value.__class__ not in classes[name]:
+            # The value itself may be confidential.
+            stored = "missing" if value is None else f"of the type {value.__class__.__name__}"
+            types = " or ".join(properties[name]["bsonType"])
+            defects[name] = f"{name} is {stored} instead of {types}"
+        elif name in _LIMITS and isinstance(value, int):
+            limits = _LIMITS[name]
+            if not limits["minimum"] <= value <= limits.get("maximum", value):
+                defects[name] = f"{name} is {value}"
+    return defects
 
 
 @lru_cache(maxsize=1024)  # bounded, as clients choose the fields
@@ -270,12 +268,8 @@ def _invalid_record_finder(
     resource: ResourceType, fields: tuple[str, ...]
 ) -> Callable[[Iterable[Record]], Record | None]:
     """Return a function that returns the first record with an id or a class that is not valid."""
-    properties = record_schema(resource)["properties"]
     names = dict.fromkeys((ID, *fields))
-    namespace = {
-        f"classes_{number}": _classes(properties[name]["bsonType"])
-        for number, name in enumerate(names)
-    }
+    namespace = {f"classes_{number}": _classes(resource)[one] for number, one in enumerate(names)}
     checks = [f"get({name!r}).__class__ in classes_{number}" for number, name in enumerate(names)]
     checks.append(f"get({ID!r}) >= {_LIMITS[ID]['minimum']}")
     source = f"""\
@@ -288,8 +282,13 @@ def first_invalid(records):
     return compile_function("first_invalid", source, namespace)
 
 
-def _classes(bson_types: Iterable[str]) -> frozenset[type]:
-    return frozenset(chain.from_iterable(_CLASSES[name] for name in bson_types))
+@lru_cache(maxsize=64)
+def _classes(resource: ResourceType) -> Mapping[str, frozenset[type]]:
+    """Return the classes of valid values, by field."""
+    return {
+        name: frozenset(chain.from_iterable(_CLASSES[one] for one in schema["bsonType"]))
+        for name, schema in record_schema(resource)["properties"].items()
+    }
 
 
 def _may_be_missing(attribute: Attribute) -> bool:

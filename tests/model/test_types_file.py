@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from registry.model.graph import Graph
+from registry.model.implicit_attributes import AUTHORSHIP
 from registry.resources.types_file import (
     InvalidTypesFile,
     declared_types,
@@ -92,11 +93,11 @@ INVALID: list[tuple[str, str]] = [
     (attribute('{type = "text", nullable = false}'), "must be required or nullable"),
     ('[computer.x]\ntype = "text"\nuniqu = true', "no option 'uniqu'"),
     *(
-        (f'[computer]\n"{name}" = "text"', "is not a valid name")
-        for name in ("id", "type", "links", "meta", "lid", "created_by", "version", "text_block")
+        (f'[computer]\n"{name}" = "text"', f"`{name}` of computer is not a valid name: it is res")
+        for name in ("id", "type", "links", "meta", "lid", "version", "text_block", *AUTHORSHIP)
     ),
     *(
-        (f'[computer]\n"{name}" = "text"', "is not a valid name")
+        (f'[computer]\n"{name}" = "text"', f"`{name}` of computer is not a valid name: use at")
         for name in ("$x", "a.b", "_x", "x_", "X", "ä", "a b", "", "a" * 64)
     ),
     ('[computer]\nserial = "text"', "computer.serial exists: choose another name"),
@@ -123,7 +124,7 @@ INVALID: list[tuple[str, str]] = [
     (
         PHONE + 'main = {link = "person", inverse = "phones"}\n'
         '[person]\nphones = {link = "phone", inverse = "main"}',
-        "are each other's inverse",
+        "are each other's inverse: many-to-many links",
     ),
     ("[computer]\n" + "".join(f'a{n} = "text"\n' for n in range(10_000)), "allowed are 62"),
     ("".join(f'[t{n}]\ncollection = "c{n}"\nx = "text"\n' for n in range(60)), "allowed are 50"),

@@ -110,10 +110,11 @@ def load_member(body: bytes, member: str, excluded: Collection[str] = ()) -> Any
 
 
 class DocumentLoader:
-    """Loads parts of a document; their errors are collected in `errors`.
+    """Loads parts of a document.
 
-    local_ids: None where `lid` is not supported. The methods add MalformedDocument, TypeConflict
-    and InvalidField to `errors`; what they return is only valid without errors.
+    local_ids: None where `lid` is not supported. The methods raise MalformedDocument or
+    TypeConflict for a part as a whole, and add the errors of its members to `errors`: what they
+    return is only valid without any.
     """
 
     def __init__(self, local_ids: _LocalIds | None = None) -> None:
@@ -132,16 +133,12 @@ class DocumentLoader:
         """Return the change that a resource object describes; its `id` is discarded.
 
         An addition must have the required attributes and gets the defaults of others. One that
-        merges needs a unique attribute instead. Raises MalformedDocument if `data` is not an
-        object, TypeConflict if it is of another type.
+        merges needs a unique attribute instead.
         """
         creates = verb is Verb.ADD and not merges
         if not isinstance(data, dict):
             raise MalformedDocument("`data` must be a resource object.", position)
-        if error := _type_error(data, resource.type, position):
-            if isinstance(error, TypeConflict):
-                raise error  # the attributes are those of another type
-            self.errors.add(error)
+        _check_type(data, resource.type, position)  # on which the attributes depend
         attributes = self._object_member(data, "attributes", position)
         names = () if creates else resource.readable.keys() - resource.writable
         read_only = {name: attributes[name] for name in attributes if name in names}
@@ -189,8 +186,11 @@ class DocumentLoader:
                 detail = "A relationship must be an object with `data`."
                 self.errors.add(MalformedDocument(detail, member))
             else:
-                linkage = self.linkage(value["data"], relationship, Verb.UPDATE, member / "data")
-                linkages.append(linkage)
+                related, place = value["data"], member / "data"
+                try:
+                    linkages.append(self.linkage(related, relationship, Verb.UPDATE, place))
+                except ApiError as error:
+                    self.errors.add(error)
         return tuple(linkages)
 
     def linkage(
@@ -200,50 +200,32 @@ class DocumentLoader:
         if relationship.to_many != isinstance(data, list):
             to_many, to_one = "an array of resource identifiers", "a resource identifier or null"
             detail = f"`{relationship.name}` must be {to_many if relationship.to_many else to_one}."
-            self.errors.add(MalformedDocument(detail, position))
-            return Linkage(relationship, (), verb)
-        target = relationship.target
-        if relationship.to_many:
-            identifiers = tuple(
-                self.identifier(one, target, position / index) for index, one in enumerate(data)
-            )
-        else:
-            identifiers = () if data is None else (self.identifier(data, target, position),)
-        return Linkage(relationship, identifiers, verb)
+            raise MalformedDocument(detail, position)
+        if not relationship.to_many:
+            single = () if data is None else (self.identifier(data, relationship.target, position),)
+            return Linkage(relationship, single, verb)
+        identifiers = []
+        for index, one in enumerate(data):
+            try:
+                identifiers.append(self.identifier(one, relationship.target, position / index))
+            except ApiError as error:
+                self.errors.add(error)
+        return Linkage(relationship, tuple(identifiers), verb)
 
     def identifier(self, data: Any, type_name: str, position: JsonPointer) -> Identifier:
         """Return a resource identifier, with `id` or, if supported, `lid`."""
         if not isinstance(data, dict):
-            self.errors.add(MalformedDocument("A resource identifier must be an object.", position))
-            return Identifier(None, "", position)
-        if error := _type_error(data, type_name, position):
-            self.errors.add(error)
+            raise MalformedDocument("A resource identifier must be an object.", position)
+        _check_type(data, type_name, position)
         if self._local_ids is not None and "lid" in data:
-            if error:  # without the type, the local id cannot be looked up
-                return Identifier(None, "", position)
-            return self._local_identifier(data, type_name, position, self._local_ids)
+            return _local_identifier(data, type_name, position, self._local_ids)
         id_, id_position = data.get("id"), position / "id"
         # Integers are accepted too; one beyond 64 bits is parsed as a float.
         is_valid = id_.__class__ in {str, int} or (isinstance(id_, float) and abs(id_) > MAX_ID)
         if not is_valid:
             detail = "`id` is missing or neither a string nor an integer."
-            self.errors.add(MalformedDocument(detail, id_position))
-            return Identifier(None, "", id_position)
+            raise MalformedDocument(detail, id_position)
         return Identifier(parse_id(str(id_)), str(id_), id_position)
-
-    def _local_identifier(
-        self, data: _Object, type_name: str, position: JsonPointer, local_ids: _LocalIds
-    ) -> Identifier:
-        lid, lid_position = data["lid"], position / "lid"
-        text = lid if isinstance(lid, str) else ""
-        placeholder = local_ids.get((type_name, text)) if isinstance(lid, str) else None
-        if "id" in data:
-            detail = "A resource identifier must have either `id` or `lid`, not both."
-            self.errors.add(MalformedDocument(detail, position))
-        elif placeholder is None:
-            detail = f"No preceding operation adds a `{type_name}` with this local id."
-            self.errors.add(MalformedDocument(detail, lid_position))
-        return Identifier(placeholder, text, lid_position)
 
     def _object_member(self, data: _Object, name: str, position: JsonPointer) -> _Object:
         """Return an object-valued member of a resource object, {} if it is missing."""
@@ -254,15 +236,26 @@ class DocumentLoader:
         return {}
 
 
-def _type_error(data: _Object, type_name: str, position: JsonPointer) -> ApiError | None:
+def _check_type(data: _Object, type_name: str, position: JsonPointer) -> None:
     value = data.get("type")
-    if value == type_name:
-        return None
-    member = position / "type"
     if not isinstance(value, str):
-        return MalformedDocument("`type` is missing or not a string.", member)
-    detail = f"The type must be `{type_name}`, not {quoted(value)}."
-    return TypeConflict(detail, member)
+        raise MalformedDocument("`type` is missing or not a string.", position / "type")
+    if value != type_name:
+        detail = f"The type must be `{type_name}`, not {quoted(value)}."
+        raise TypeConflict(detail, position / "type")
+
+
+def _local_identifier(
+    data: _Object, type_name: str, position: JsonPointer, local_ids: _LocalIds
+) -> Identifier:
+    lid = data["lid"]
+    if "id" in data:
+        detail = "A resource identifier must have either `id` or `lid`, not both."
+        raise MalformedDocument(detail, position)
+    if not isinstance(lid, str) or (type_name, lid) not in local_ids:
+        detail = f"No preceding operation adds a `{type_name}` with this local id."
+        raise MalformedDocument(detail, position / "lid")
+    return Identifier(local_ids[type_name, lid], lid, position / "lid")
 
 
 def _register_local_id(
@@ -305,7 +298,6 @@ class _OperationLoader(DocumentLoader):
         verb, position = self._verb, self._position / "data"
         resource, target, relationship = self._target()
         merges = merges and verb is Verb.ADD and relationship is None
-        self.errors.raise_any()
         if resource.read_only or (relationship and relationship.read_only):
             name = relationship.name if relationship else resource.type
             raise MalformedDocument(f"{quoted(name)} is read-only.", self._position)

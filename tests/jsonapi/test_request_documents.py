@@ -91,7 +91,7 @@ def test_linkage_that_is_not_valid_is_read_up_to_the_maximum_number_of_errors() 
     with pytest.raises(ApiErrors) as caught:
         DocumentLoader().linkage(members, relationship, Verb.UPDATE, DATA)
     assert len(caught.value.errors) == MAX_ERRORS
-    assert members.read == MAX_ERRORS / 2  # each lacks a type and an id
+    assert members.read == MAX_ERRORS
 
 
 @pytest.mark.parametrize("member", [b"{}", b"[]"])

@@ -1,4 +1,4 @@
-"""Resource ids in paths, documents, filters and cursors."""
+"""The attributes that no type declares: ids, the authorship, and those of histories."""
 
 import datetime
 import math

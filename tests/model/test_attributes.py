@@ -90,19 +90,6 @@ def test_a_valid_value_is_loaded_and_serialized(
     assert attribute.to_json(value) == json
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("2026-02-28T12:30:00Z", "2026-02-28T12:30:00.000Z"),
-        ("2026-02-28t12:30:00.5z", "2026-02-28T12:30:00.500Z"),
-        ("2026-02-28T23:30:00-01:00", "2026-03-01T00:30:00.000Z"),
-        ("2026-02-28T12:30:00.1239999+00:00", "2026-02-28T12:30:00.123Z"),
-    ],
-)
-def test_a_time_is_serialized_in_utc_with_milliseconds(text: str, expected: str) -> None:
-    assert DateTime().to_json(DateTime().deserialize(text)) == expected
-
-
 INVALID: dict[Attribute, list[Any]] = {
     Text(): [5, 1.5, True, [], {}, {"$gt": ""}, "", "x" * 256, "😀" * 256, MANY_DIGITS],
     Email(): [
@@ -125,6 +112,7 @@ INVALID: dict[Attribute, list[Any]] = {
     ],
     DateTime(): [
         *["2026-02-30T00:00:00Z", "2026-02-28", "2026-02-28T12:30:00", "2026-02-28 12:30:00Z"],
+        "2026-02-28T12:30:00 02:00",
         *["2026-02-28T24:00:00Z", "2026-02-28T12:30:60Z", "2026-02-28T12:30Z", 5, "", "now"],
         *["2026-02-28T12:30:00+25:00", "0001-01-01T00:00:00+01:00", "9999-12-31T23:59:59-01:00"],
         *["2026-02-28T12:30:00.Z", "2026-02-28T12:30:00,5Z", MANY_DIGITS, "2026-02-28T12:30:00Z\n"],
@@ -151,7 +139,10 @@ def test_an_invalid_value_is_refused(attribute: Attribute, value: Any) -> None:
         (Integer(), "007", 7),
         (Decimal(), "1.50", Number("1.50")),
         (Date(), "2026-02-28", "2026-02-28"),
-        (DateTime(), "2026-02-28T12:30:00+02:00", utc(2026, 2, 28, 10, 30)),
+        (DateTime(), "2026-02-28T12:30:00Z", utc(2026, 2, 28, 12, 30)),
+        (DateTime(), "2026-02-28t12:30:00.5z", utc(2026, 2, 28, 12, 30, 0, 500_000)),
+        (DateTime(), "2026-02-28T23:30:00-01:00", utc(2026, 3, 1, 0, 30)),
+        (DateTime(), "2026-02-28T12:30:00.1239999+00:00", utc(2026, 2, 28, 12, 30, 0, 123_000)),
         (Text(), "", ""),
         (ResourceId(nullable=False), "7", 7),
         (ResourceId(nullable=False), "-9223372036854775808", -(2**63)),
@@ -171,9 +162,6 @@ def test_text_of_a_query_parameter_is_parsed(attribute: Attribute, text: str, va
             (Integer(), text)
             for text in ("1.0", "1e3", " 1", "+1", "\uff11", "", "9" * 19, MANY_DIGITS)
         ),
-        *((Decimal(), text) for text in ("NaN", "1e3", "", MANY_DIGITS)),
-        *((DateTime(), text) for text in ("2026-02-28T12:30:00 02:00", "2026-02-28")),
-        *((Enumeration("red"), text) for text in ("", "blue")),
     ],
 )
 def test_invalid_text_of_a_query_parameter_is_refused(attribute: Attribute, text: str) -> None:

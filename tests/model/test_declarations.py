@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from dataclasses import replace
 from typing import Any
 
@@ -10,10 +9,7 @@ import pytest
 from marshmallow import Schema, fields
 
 from registry.model.attributes import (
-    Attribute,
     ComputedText,
-    DateTime,
-    Enumeration,
     Integer,
     Text,
 )
@@ -26,22 +22,6 @@ from registry.resources.person import person
 def declared(**attributes: fields.Field[Any]) -> ResourceType:
     schema = Schema.from_dict(dict(attributes))
     return ResourceType("monitor", "monitors", schema)
-
-
-@pytest.mark.parametrize(
-    "attribute",
-    [
-        Text(required=True),
-        Text(read_only=True),
-        Text(required=True, unique=True),
-        Text(unique=True),
-        Text(default="x", nullable=True),
-        DateTime(default=datetime.datetime(2026, 2, 28, tzinfo=datetime.UTC)),
-        Enumeration("a", "b", default="b", read_only=True),
-    ],
-)
-def test_a_valid_attribute_is_accepted(attribute: Attribute) -> None:
-    assert list(Graph([declared(model=attribute)])["monitor"].attributes) == ["model"]
 
 
 def test_settings_make_attributes_unique_beside_those_declared_so() -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import count
 from typing import Any
@@ -261,35 +260,26 @@ async def test_a_repair_keeps_what_was_written_since_the_check(small: Database) 
     assert stored[1]["text_block"] == 5
 
 
-@asynccontextmanager
-async def writing(api: Api) -> AsyncIterator[None]:
-    """Create, link, rename and delete resources until the block ends."""
-    numbers = count(1)
+@pytest.mark.slow
+async def test_a_database_is_consistent_while_clients_write(api: Api, in_blocks: Database) -> None:
+    numbers, is_done = count(1), asyncio.Event()
 
     async def write() -> None:
-        for number in numbers:
+        while not is_done.is_set():
+            number = next(numbers)
             person = await api.person(f"Grace {number}")
             computer = await api.computer(f"SN-{number}", owner=person)
             await api.patch(f"/persons/{person}", new("person", last_name=f"Hopper {number}"))
             deleted = f"/persons/{person}" if number % 2 else f"/computers/{computer}"
-            assert (await api.request("DELETE", deleted)).status == 204
+            assert (await api.delete(deleted)).status == 204
 
-    writers = [asyncio.create_task(write()) for _ in range(8)]
-    try:
-        yield
-        assert not any(writer.done() for writer in writers)
-    finally:
-        for writer in writers:
-            writer.cancel()
-        await asyncio.wait(writers)
-    assert next(numbers) > 20
-
-
-@pytest.mark.slow
-async def test_a_database_is_consistent_while_clients_write(api: Api, in_blocks: Database) -> None:
-    async with writing(api):
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(8):
+            tasks.create_task(write())
         for _ in range(25):
             assert lines(await check(in_blocks, GRAPH)) == []
+        is_done.set()
+    assert next(numbers) > 20
 
 
 @pytest.mark.slow

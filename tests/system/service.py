@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from http import HTTPStatus
 from pathlib import Path
 from queue import SimpleQueue
@@ -20,6 +21,7 @@ from urllib.request import Request, urlopen
 import orjson
 import pytest
 
+from registry.testing import new_name
 from tests.programs import run
 from tests.support import MEDIA_TYPE
 
@@ -103,7 +105,7 @@ class Service:
     """A running service. url, announcement: empty until it is ready.
 
     command: what starts it. process_group: of a new session by default. reads_log: whether its log
-    is read while it runs, as the pipe could become full.
+    is read while it runs, as the pipe could become full. variables: of its environment.
     """
 
     def __init__(
@@ -116,6 +118,7 @@ class Service:
         **variables: str,
     ) -> None:
         self.data_dir = data_dir
+        self.variables = variables
         self.url = ""
         self.announcement = ""
         self.process = subprocess.Popen(  # noqa: S603 - the service
@@ -193,6 +196,35 @@ class Service:
                 process.send_signal(signal.SIGCONT)
                 process.terminate()
                 process.wait(TIMEOUT)
+
+
+@contextmanager
+def starting(data_dir: Path, **defaults: str) -> Iterator[Callable[..., Service]]:
+    """Yield a function that starts services, all of which are stopped at the end.
+
+    waits: whether until it is ready. mongodb_uri: of a mongod that runs already, on which the
+    service has a database of its own. options: those of `Service`, and environment variables,
+    which replace the defaults.
+    """
+    services: list[Service] = []
+
+    def start(
+        *arguments: str | Path,
+        data_dir: Path = data_dir,
+        waits: bool = True,
+        mongodb_uri: str | None = None,
+        **options: Any,
+    ) -> Service:
+        if mongodb_uri:
+            options = {"MONGODB_URI": mongodb_uri, "REGISTRY_DATABASE": new_name()} | options
+        services.append(service := Service(data_dir, *arguments, **(defaults | options)))
+        if waits:
+            service.wait_until_ready()
+        return service
+
+    yield start
+    for service in services:
+        service.close()
 
 
 def _lines_of(stream: IO[str] | None) -> SimpleQueue[str]:

@@ -162,20 +162,15 @@ async def test_requests_are_authorized_until_the_page_is_closed(
     assert await context.cookies() == []
 
 
-Publish = Callable[..., Awaitable[str]]
+Publish = Callable[[str], Awaitable[str]]
 
 
 @pytest.fixture
 def publish(aiohttp_server: Callable[[web.Application], Awaitable[TestServer]]) -> Publish:
-    """A function that serves a text on a site of its own, and returns its origin.
+    """A function that serves a text on a site of its own, and returns its origin."""
 
-    requested: gets the path of each request.
-    """
-
-    async def publish(text: str, requested: list[str] | None = None) -> str:
-        async def show(request: web.Request) -> web.Response:
-            if requested is not None:
-                requested.append(request.path)
+    async def publish(text: str) -> str:
+        async def show(_: web.Request) -> web.Response:
             headers = {"Access-Control-Allow-Origin": "*"}
             return web.Response(text=text, content_type="text/html", headers=headers)
 
@@ -189,15 +184,14 @@ def publish(aiohttp_server: Callable[[web.Application], Awaitable[TestServer]]) 
 async def test_the_page_ignores_a_description_named_in_its_url(
     browser: Browser, api: Api, publish: Publish
 ) -> None:
-    requested: list[str] = []
-    foreign = await publish('{"openapi": "3.0.0", "info": {}, "paths": {}}', requested)
-    page = await browser.new_page()
-    await page.goto(
+    foreign = await publish('{"openapi": "3.0.0", "info": {}, "paths": {}}')
+    visit = Visit(await browser.new_page())
+    await visit.page.goto(
         f"{api.origin}/api/swagger/?url={foreign}/url&configUrl={foreign}/config",
         wait_until="networkidle",
     )
-    await expect(page.locator(".swagger-ui").first).to_be_visible()
-    assert requested == []
+    await expect(visit.page.locator(".swagger-ui").first).to_be_visible()
+    assert visit.hosts == {urlsplit(api.origin).netloc}
 
 
 FROM_A_PAGE = """async ([url, id]) => {
@@ -224,12 +218,21 @@ FROM_A_PAGE = """async ([url, id]) => {
 }"""
 
 
-async def test_a_page_of_another_site_uses_the_service_if_its_origin_is_allowed(
-    browser: Browser, serve: Serve, settings: Settings, publish: Publish
+async def test_a_page_of_another_site_uses_the_service_only_if_its_origin_is_allowed(
+    browser: Browser,
+    serve: Serve,
+    settings: Settings,
+    publish: Publish,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    origin = await publish("<title>other</title>")
+    caplog.set_level(logging.INFO)
+    closed = await serve()
+    origin = await publish(f"<img src={closed.origin}/persons><a href={closed.origin}/>link</a>")
     page = await browser.new_page()
-    await page.goto(origin)
+    await page.goto(origin, wait_until="networkidle")
+    (line,) = [one.getMessage() for one in caplog.records if one.name == "registry"]
+    assert line.startswith("GET '/persons' ")
+    assert " -> 403 " in line
 
     api = await serve(settings=replace(settings, cors_origin=(origin,)))
     person = await api.person("Grace", "Hopper")
@@ -239,24 +242,9 @@ async def test_a_page_of_another_site_uses_the_service_if_its_origin_is_allowed(
         "count": 1,
         "identified": True,
     }
-    closed = await serve(settings=settings)
     with pytest.raises(Error, match="Failed to fetch"):
         await page.evaluate(FROM_A_PAGE, [closed.origin, person])
 
-
-async def test_a_page_of_another_site_reaches_only_the_page_by_a_link(
-    browser: Browser, serve: Serve, publish: Publish, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    api = await serve()
-    page = await browser.new_page()
-    await page.goto(
-        await publish(f"<img src={api.origin}/persons><a href={api.origin}/>link</a>"),
-        wait_until="networkidle",
-    )
-    (line,) = [one.getMessage() for one in caplog.records if one.name == "registry"]
-    assert line.startswith("GET '/persons' ")
-    assert " -> 403 " in line
     await page.click("a")
-    await expect(page).to_have_url(f"{api.origin}/")
+    await expect(page).to_have_url(f"{closed.origin}/")
     await expect(page.get_by_role("heading", name="Persons")).to_be_visible()

@@ -12,7 +12,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.programs import PATIENCE, launch_options, run
-from tests.system.service import COMMAND, Service, environment
+from tests.support import new, to_one
+from tests.system.service import COMMAND, Service, environment, starting
 
 expect.set_options(timeout=PATIENCE)
 
@@ -38,7 +39,6 @@ class Registry:
     """A running service, and the requests of other people."""
 
     service: Service
-    environment: dict[str, str]
     token: str = ""
 
     @property
@@ -53,14 +53,12 @@ class Registry:
 
     def add(self, type_: str, *, owner: str | None = None, **attributes: Any) -> str:
         """Create a resource; return its id."""
-        data: dict[str, Any] = {"type": type_, "attributes": attributes}
-        if owner:
-            data["relationships"] = {"owner": {"data": {"type": "person", "id": owner}}}
+        data = new(type_, {"owner": to_one(owner)} if owner else {}, **attributes)
         id_: str = self.send("POST", f"/{type_}s", data)["data"]["id"]
         return id_
 
     def update(self, type_: str, id_: str, **attributes: Any) -> None:
-        self.send("PATCH", f"/{type_}s/{id_}", {"type": type_, "id": id_, "attributes": attributes})
+        self.send("PATCH", f"/{type_}s/{id_}", new(type_, **attributes))
 
     def read(self, path: str) -> Any:
         return self.send("GET", path)["data"]
@@ -76,8 +74,12 @@ class Registry:
     def grant(self, *scopes: str) -> str:
         """Create an access token, and return it."""
         options = [word for scope in scopes for word in ("--scope", scope)]
-        command = [*COMMAND, "token", "create", "--name", uuid4().hex, *options]
-        return run(command, env=environment(**self.environment), check=True).stdout.strip()
+        return self.run("token", "create", "--name", uuid4().hex, *options).strip()
+
+    def run(self, *arguments: str) -> str:
+        """Run a command on the database of the service; return what it prints."""
+        variables = environment(**self.service.variables)
+        return run([*COMMAND, *arguments], env=variables, check=True).stdout
 
 
 @pytest.fixture(scope="module")
@@ -85,21 +87,10 @@ def begin(
     mongodb_uri: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[..., Registry]]:
     """A function that starts a service with a database of its own."""
-    services: list[Service] = []
     file = tmp_path_factory.mktemp("types") / "types.toml"
     file.write_text(TYPES)
-
-    def begin(*arguments: str) -> Registry:
-        database = f"test_{uuid4().hex}"
-        variables: dict[str, Any] = {"MONGODB_URI": mongodb_uri, "REGISTRY_DATABASE": database}
-        variables["REGISTRY_TYPES"] = str(file)
-        services.append(Service(file.parent / database, *arguments, **variables))
-        services[-1].wait_until_ready()
-        return Registry(services[-1], variables)
-
-    yield begin
-    for service in services:
-        service.close()
+    with starting(file.parent / "data", REGISTRY_TYPES=str(file)) as start:
+        yield lambda *arguments: Registry(start(*arguments, mongodb_uri=mongodb_uri))
 
 
 @pytest.fixture(scope="module")

@@ -11,11 +11,10 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from tests.programs import run
 from tests.support import MEDIA_TYPE
-from tests.system.service import COMMAND, environment, eventually
+from tests.system.service import eventually
 from tests.web.conftest import Registry, Visit
-from tests.web.test_page import ADA, button, field, heading, note, rows
+from tests.web.test_page import ADA, button, edit, field, heading, note, rows
 
 pytestmark = pytest.mark.slow
 
@@ -101,11 +100,10 @@ def test_a_revoked_token_loses_nothing_that_was_typed(
     token = secured.grant("write")
     page = enter(token=token, address=f"#/persons/{id_}", keeps=keeps)
     name = page.get_by_role("button", name="Access: ").inner_text().removeprefix("Access: ")
-    button(page, "Edit").click()
-    field(page, "Last name").fill("King")
+    edit(page, "Last name", "King")
     if keeps:  # the first check of the kept token fails
         respond(page, "GET", f"{secured.url}/$", 503)
-    run([*COMMAND, "token", "revoke", name], env=environment(**secured.environment), check=True)
+    secured.run("token", "revoke", name)
     assert eventually(lambda: not replace(secured, token=token).may_read())
     button(page, "Save").click()
     if keeps:
@@ -152,8 +150,7 @@ def test_a_change_that_fails_can_be_sent_again(
 ) -> None:
     id_ = registry.add("person", **ADA)
     page = visit(f"#/persons/{id_}")
-    button(page, "Edit").click()
-    field(page, "Last name").fill(f"Byron-{status}")
+    edit(page, "Last name", f"Byron-{status}")
     respond(page, "PATCH", "/persons/", status, **{"Retry-After": "7"})
     button(page, "Save").click()
     expect(page.locator("form").get_by_role("alert")).to_contain_text(sentence)
@@ -196,8 +193,7 @@ def test_a_form_keeps_what_others_change_while_it_opens(registry: Registry, visi
     registry.update("computer", id_, status="repair")
     while not held:
         page.wait_for_timeout(10)
-    button(page, "Edit").click()
-    field(page, "Cores").fill("8")
+    edit(page, "Cores", "8")
     held[0].continue_()
     expect(page.get_by_text("Somebody else has changed this meanwhile.")).to_be_visible()
     button(page, "Save").click()
@@ -267,8 +263,7 @@ def test_a_deleted_resource_and_a_stale_card_are_explained(
 ) -> None:
     id_ = registry.add("computer", serial="STALE")
     page = visit(f"#/computers/{id_}")
-    button(page, "Edit").click()
-    field(page, "Model").fill("typed")
+    edit(page, "Model", "typed")
     registry.send("DELETE", f"/computers/{id_}")
     button(page, "Save").click()
     expect(page.locator("form").get_by_role("alert")).to_contain_text("deleted this meanwhile")

@@ -31,6 +31,25 @@ def field(page: Page, name: str) -> Locator:
     return page.locator("form").get_by_label(name)
 
 
+def edit(page: Page, name: str, value: str) -> None:
+    """Open the form of a card, and fill an input."""
+    button(page, "Edit").click()
+    field(page, name).fill(value)
+
+
+def choose_file(page: Page, path: Path, content: str) -> None:
+    """Begin an import of a CSV file."""
+    path.write_text(content, "utf-8")
+    button(page, "Import CSV").click()
+    page.get_by_label("CSV file").set_input_files(path)
+
+
+def complete_import(page: Page, count: int) -> None:
+    button(page, f"Import {count} rows").click()
+    expect(page.get_by_text(f"Imported {count} rows.")).to_be_visible()
+    button(page.get_by_role("dialog"), "Close").click()
+
+
 def rows(page: Page, name: str) -> Locator:
     """The rows of a table, without its headings."""
     return page.get_by_role("table", name=name).get_by_role("row").filter(has=page.locator("td"))
@@ -184,13 +203,8 @@ def test_a_table_is_filtered_by_the_operators_of_a_type(
         owner = registry.add("person", first_name="Adele", last_name="Goldberg")
         one: dict[str, Any] = {"price": "10.00", "leased": True, "cores": 8, "bought": "2025-12-31"}
         registry.add("computer", serial="FILTER-1", owner=owner, **one)
-        two: dict[str, Any] = {
-            "status": "repair",
-            "bought": "2026-02-28",
-            "cores": 16,
-            "leased": False,
-        }
-        registry.add("computer", serial="FILTER-2", **two)
+        two: dict[str, Any] = {"status": "repair", "leased": False, "cores": 16}
+        registry.add("computer", serial="FILTER-2", bought="2026-02-28", **two)
     column, condition, value = choice
     page = visit("#/computers?filter[serial][prefix]=FILTER")
     expect(rows(page, "Computers")).to_have_count(2)
@@ -243,8 +257,7 @@ def test_each_attribute_is_entered_and_shown_by_its_type(registry: Registry, vis
     }
     assert stored["attributes"] == expected
 
-    button(page, "Edit").click()
-    field(page, "Model").fill("T14")
+    edit(page, "Model", "T14")
     field(page, "Bought").fill("")
     with page.expect_request(lambda request: request.method == "PATCH") as sent:
         button(page, "Save").click()
@@ -323,8 +336,7 @@ def test_a_conflict_shows_both_and_lets_the_person_decide(registry: Registry, vi
         note(page, "Saved.")
     for page, last in zip(pages, ("King", "Byron"), strict=True):
         expect(heading(page)).to_have_text("Augusta Lovelace")
-        button(page, "Edit").click()
-        field(page, "Last name").fill(last)
+        edit(page, "Last name", last)
     field(first, "Email").fill("ada@king.example.com")
     button(first, "Save").click()
     expect(heading(first)).to_have_text("Augusta King")
@@ -365,8 +377,7 @@ def test_a_deletion_says_what_happens_to_what_is_linked(registry: Registry, visi
 def test_what_is_typed_is_not_lost_by_going_away(registry: Registry, visit: Visit) -> None:
     id_ = registry.add("person", **ADA)
     page = visit(f"#/persons/{id_}")
-    button(page, "Edit").click()
-    field(page, "Last name").fill("King")
+    edit(page, "Last name", "King")
     page.get_by_role("link", name="Computers").first.click()
     button(page, "Stay").click()
     expect(field(page, "Last name")).to_have_value("King")
@@ -433,12 +444,10 @@ IMPORT-9;;;;DOROTHY@example.com;Dorothea;Vaughan
 def test_a_csv_file_is_checked_and_imported(
     registry: Registry, visit: Visit, tmp_path: Path
 ) -> None:
-    (tmp_path / "fleet.csv").write_text(FLEET, "utf-8")
     before = len(registry.read("/persons"))
     page = visit("#/computers")
     for _ in range(2):
-        button(page, "Import CSV").click()
-        page.get_by_label("CSV file").set_input_files(tmp_path / "fleet.csv")
+        choose_file(page, tmp_path / "fleet.csv", FLEET)
         expect(page.get_by_label("Recognise what exists by")).to_have_value("serial")
         button(page, "Check").click()
         expect(page.get_by_text("2 rows can be imported.")).to_be_visible()
@@ -449,9 +458,7 @@ def test_a_csv_file_is_checked_and_imported(
             "9 Owner: first name",
         ]
         assert registry.read("/computers?filter[serial][prefix]=IMPORT") == [] or _
-        button(page, "Import 2 rows").click()
-        expect(page.get_by_text("Imported 2 rows.")).to_be_visible()
-        button(page.get_by_role("dialog"), "Close").click()
+        complete_import(page, 2)
     stored = registry.read("/computers?filter[serial][prefix]=IMPORT&include=owner&sort=serial")
     models = [one["attributes"]["model"] for one in stored]
     assert models == ['T14; "new"', "two\nlines"]
@@ -465,16 +472,12 @@ def test_an_import_without_unique_attributes_stores_nothing_twice(
     lines = [f"+49 {number:03},Import,Phone-{number % 7}" for number in range(250)]
     header = "number,owner.first_name,owner.last_name,Notes"
     text = "\n".join([header, *(f"{one},x" for one in lines)])
-    (tmp_path / "phones.csv").write_text(text, "utf-8")
     page = visit("#/phones")
     for _ in range(2):
-        button(page, "Import CSV").click()
-        page.get_by_label("CSV file").set_input_files(tmp_path / "phones.csv")
+        choose_file(page, tmp_path / "phones.csv", text)
         expect(page.get_by_label("Notes", exact=True)).to_have_value("")
         button(page, "Check").click()
-        button(page, "Import 250 rows").click()
-        expect(page.get_by_text("Imported 250 rows.")).to_be_visible()
-        button(page.get_by_role("dialog"), "Close").click()
+        complete_import(page, 250)
     assert len(registry.read("/phones")) == 250
 
 
@@ -490,10 +493,8 @@ def test_an_import_without_unique_attributes_stores_nothing_twice(
 def test_a_file_that_cannot_be_imported_says_why(
     content: str, reason: str, visit: Visit, tmp_path: Path
 ) -> None:
-    (tmp_path / "file.csv").write_text(content, "utf-8")
     page = visit("#/computers")
-    button(page, "Import CSV").click()
-    page.get_by_label("CSV file").set_input_files(tmp_path / "file.csv")
+    choose_file(page, tmp_path / "file.csv", content)
     expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text(reason)
 
 

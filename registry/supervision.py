@@ -37,7 +37,7 @@ OSError if the child fails, and StartError if something else keeps it from start
 
 
 class Supervisor:
-    """Keeps child processes running; stops all of them at the end of the context.
+    """Keeps child processes running; stops all of them at once at the end of the context.
 
     The pauses between the restarts of a child increase. on_failure: called with the reason if a
     child fails again and again while no other runs.
@@ -52,19 +52,15 @@ class Supervisor:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.stop()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def start(self, name: str, run: Run) -> None:
         """Start a child, and return when it is ready. Raises StartError if it cannot start."""
         ready = asyncio.get_running_loop().create_future()
         self._tasks.append(asyncio.create_task(self._keep_running(name, run, ready)))
         await ready
-
-    async def stop(self) -> None:
-        """Stop all children at once, and wait for their end."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _keep_running(self, name: str, run: Run, ready: asyncio.Future[None]) -> None:
         restarts, obstacle = 0, ""

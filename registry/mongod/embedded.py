@@ -113,7 +113,7 @@ async def mongod(
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(locked(data_dir))
         with start_errors(data_dir):
-            log = Log.open(data_dir / "mongod.log")
+            log = Log(data_dir / "mongod.log")
         stack.enter_context(log.file)
         sockets = stack.enter_context(socket_directory(data_dir))
         path, uri = stack.enter_context(socket_uri(sockets))
@@ -232,7 +232,7 @@ async def _wait_for_primary(uri: str) -> None:
         _log.info(
             "mongod %s keeps the data in the format of MongoDB %s, so that version can still open "
             "it: `%s upgrade` raises the format",
-            data_format.mongod,
+            data_format.own,
             data_format.data,
             program(),
         )
@@ -249,15 +249,10 @@ async def _initiate(client: _MongoClient) -> None:
 
 @dataclass(frozen=True, slots=True)
 class DataFormat:
-    """mongod: the version of the program, such as 7.0.28. data: that of the format, such as 6.0."""
+    """own: the format that a mongod writes, such as 7.0. data: that of its data, such as 6.0."""
 
-    mongod: str
+    own: str
     data: str
-
-    @property
-    def own(self) -> str:
-        """The format that this mongod writes."""
-        return ".".join(self.mongod.split(".")[:2])
 
 
 async def read_format(client: _MongoClient) -> DataFormat:
@@ -265,7 +260,7 @@ async def read_format(client: _MongoClient) -> DataFormat:
     build = await client.admin.command("buildInfo")
     name = "featureCompatibilityVersion"
     parameters = await client.admin.command({"getParameter": 1, name: 1})
-    return DataFormat(build["version"], parameters[name]["version"])
+    return DataFormat(build["version"].rpartition(".")[0], parameters[name]["version"])
 
 
 async def raise_format(client: _MongoClient) -> DataFormat:
@@ -275,7 +270,7 @@ async def raise_format(client: _MongoClient) -> DataFormat:
     """
     before = await read_format(client)
     command: dict[str, Any] = {"setFeatureCompatibilityVersion": before.own}
-    if int(before.mongod.partition(".")[0]) >= _CONFIRMED_FROM:
+    if int(before.own.partition(".")[0]) >= _CONFIRMED_FROM:
         command["confirm"] = True
     await client.admin.command(command)
     return before

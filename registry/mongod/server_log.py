@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any
 
 from registry.program import new_file, open_private, program
 
@@ -25,18 +25,15 @@ _BUILD_INFO = 23403
 
 
 class Log:
-    """A file to which a program appends, and of which older contents are kept in another file."""
+    """A file to which a program appends, and of which older contents are kept in another file.
 
-    def __init__(self, file: BinaryIO) -> None:
-        self.file = file
+    Raises OSError if it cannot be opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.file = open_private(path)
         self._start = 0
-
-    @classmethod
-    def open(cls, path: Path) -> Self:
-        """Open the log for appending. Raises OSError."""
-        log = cls(open_private(path))
-        log.rotate_if_full()
-        return log
+        self.rotate_if_full()
 
     def __str__(self) -> str:
         return self.file.name

@@ -80,7 +80,7 @@ class BackgroundHandler(logging.Handler):
 
 
 class StderrHandler(logging.StreamHandler):  # type: ignore[type-arg] # not generic at run time
-    """Writes log records; omits repeated ones, and says how many.
+    """Writes log records; omits repeated ones, and says so.
 
     So clients whose requests are refused cannot fill the disk. Defects and the access log are
     written in full. log_format: `text` or `json`.
@@ -99,21 +99,15 @@ class StderrHandler(logging.StreamHandler):  # type: ignore[type-arg] # not gene
             super().emit(record)
             return
         if record.created >= self._period_end:
-            counts, self._counts = self._counts, Counter()
+            self._counts.clear()
             self._period_end = record.created + _PERIOD_SECONDS
-            for kind, count in counts.items():
-                if (omitted := count - _MAX_REPEATS) > 0:
-                    self._note(kind, f"{omitted} lines like `%s` were omitted")
         kind = record.name, record.levelno, str(record.msg)
         self._counts[kind] += 1
         if self._counts[kind] <= _MAX_REPEATS:
             super().emit(record)
         elif self._counts[kind] == _MAX_REPEATS + 1:
-            self._note(kind, "More lines like `%s` are omitted for up to %g s", _PERIOD_SECONDS)
-
-    def _note(self, kind: tuple[str, int, str], text: str, *args: object) -> None:
-        name, level, template = kind
-        super().emit(_record(name, level, text, template, *args))
+            text = "More lines like `%s` are omitted for up to %g s"
+            super().emit(_record(record.name, record.levelno, text, record.msg, _PERIOD_SECONDS))
 
 
 def _record(name: str, level: int, text: str, *args: object) -> logging.LogRecord:

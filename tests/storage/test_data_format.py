@@ -80,7 +80,7 @@ async def test_files_of_a_later_storage_engine_are_refused_as_such(tmp_path: Pat
     ],
 )
 def test_the_format_is_found_in_the_errors_of_later_versions(error: str, tmp_path: Path) -> None:
-    log = Log.open(tmp_path / "mongod.log")
+    log = Log(tmp_path / "mongod.log")
     with log.file:
         log.begin()
         for entry in (

@@ -24,7 +24,7 @@ from registry.mongod.server_log import Log
 embedded._ORPHAN_SECONDS = 1
 async def main():
     home = Path(sys.argv[1])
-    async with embedded.bound_process(tuple(sys.argv[2:]), home, Log.open(home / "log")):
+    async with embedded.bound_process(tuple(sys.argv[2:]), home, Log(home / "log")):
         await asyncio.Event().wait()
 asyncio.run(main())
 """
@@ -44,7 +44,7 @@ async def test_a_program_that_ignores_its_termination_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(embedded, "_STOP_SECONDS", 0.2)
-    log = Log.open(tmp_path / "log")
+    log = Log(tmp_path / "log")
     with log.file:
         async with embedded.bound_process(STUBBORN, tmp_path, log):
             number = number_in(tmp_path / "log")
@@ -74,7 +74,7 @@ def contents(path: Path) -> dict[str, bytes]:
 
 
 def test_a_full_log_is_moved_and_at_most_two_files_are_kept(path: Path) -> None:
-    log = Log.open(path)
+    log = Log(path)
     with log.file, path.open("ab", buffering=0) as mongod:
         for number in range(5):
             mongod.write(b"%d" % number * 10)
@@ -89,14 +89,14 @@ def test_a_full_log_is_moved_and_at_most_two_files_are_kept(path: Path) -> None:
 
 def test_the_log_is_kept_over_restarts_until_it_is_full(path: Path) -> None:
     for text in (b"01234", b"56789"):
-        with Log.open(path).file as file:
+        with Log(path).file as file:
             file.write(text)
-    Log.open(path).file.close()
+    Log(path).file.close()
     assert contents(path) == {"mongod.log": b"", "mongod.log.1": b"0123456789"}
 
 
 def test_the_error_of_a_start_is_found_after_a_rotation(path: Path) -> None:
-    log = Log.open(path)
+    log = Log(path)
     with log.file, path.open("ab", buffering=0) as mongod:
         mongod.write(b"an error of a previous start\n")
         log.begin()
@@ -108,7 +108,7 @@ def test_the_error_of_a_start_is_found_after_a_rotation(path: Path) -> None:
 
 @pytest.mark.parametrize("line", ["12", '{"a": 1}', "cannot execute"])
 def test_a_line_that_is_not_a_log_entry_is_an_error_of_the_start(path: Path, line: str) -> None:
-    log = Log.open(path)
+    log = Log(path)
     with log.file, path.open("a") as program:
         program.write(f'{{"s": "I", "msg": "a"}}\n{line}\n')
         program.flush()

@@ -267,20 +267,18 @@ async def with_linked_ids(query: CollectionQuery, limit: int) -> CollectionQuery
 
 async def _with_linked_ids(part: Filter, query: CollectionQuery, limit: int) -> Filter:
     match part:
-        case AllOf(parts):
-            return AllOf(tuple([await _with_linked_ids(one, query, limit) for one in parts]))
-        case AnyOf(parts):
-            return AnyOf(tuple([await _with_linked_ids(one, query, limit) for one in parts]))
+        case AllOf(parts) | AnyOf(parts):
+            return type(part)(tuple([await _with_linked_ids(one, query, limit) for one in parts]))
         case Not(negated):
             return Not(await _with_linked_ids(negated, query, limit))
         case Related(relationship, target):
-            field = _target_link_field(relationship)
+            field, linking = _link_fields(relationship)
             targets = query.on_targets(target, [part.part], BY_ID)
             await targets.search()
-            conditions = targets.conditions or [{field: {"$ne": None}}]
-            ids = await _read_linked_ids(query.snapshot, target, conditions, field, limit)
+            conditions = targets.conditions or [{linking: {"$ne": None}}]
+            ids = await _read_linked_ids(query.snapshot, target, conditions, linking, limit)
             if ids is not None:
-                return Condition(_own_link_field(relationship), Operator.IN, tuple(sorted(ids)))
+                return Condition(field, Operator.IN, tuple(sorted(ids)))
     return part
 
 
@@ -327,7 +325,7 @@ async def _matching_ids(
         case Not(negated):
             return set(ids).difference(await _matching_ids(query, negated, records))
         case Related(relationship, target, part):
-            field, linking = _own_link_field(relationship), _target_link_field(relationship)
+            field, linking = _link_fields(relationship)
             keys = _ids_among(record.get(field) for record in records)
             linked = await _matching_values(query.snapshot, target, linking, keys, part)
             return {record[ID] for record in records if record.get(field) in linked}
@@ -358,11 +356,7 @@ def _ids_among(values: Iterable[object]) -> set[int]:
     return {value for value in values if isinstance(value, int)}
 
 
-def _own_link_field(relationship: Relationship) -> str:
-    """Return the stored field by which records link to related ones: the id or a foreign key."""
-    return ID if relationship.to_many else relationship.foreign_key
-
-
-def _target_link_field(relationship: Relationship) -> str:
-    """Return the stored field of the related records with the values of `_own_link_field`."""
-    return relationship.foreign_key if relationship.to_many else ID
+def _link_fields(relationship: Relationship) -> tuple[str, str]:
+    """Return the stored field by which records link to related ones, and that of the latter."""
+    key = relationship.foreign_key
+    return (ID, key) if relationship.to_many else (key, ID)

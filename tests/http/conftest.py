@@ -48,7 +48,8 @@ class Server(TestServer):
 
     async def _make_runner(self, **_: Any) -> Runner:
         # At least as long as idle connections are kept, so that a stop does not end before.
-        return Runner(self.app, shutdown_timeout=max(1.0, self.app[LIMITS].stop_idle_seconds))
+        seconds = max(1.0, self.app[LIMITS].stop_idle_seconds)
+        return Runner(self.app, shutdown_timeout=seconds, access_log=True)
 
 
 class Gate:
@@ -77,8 +78,11 @@ class Gate:
 
 
 async def echo(request: web.Request) -> web.Response:
-    """Respond with the body."""
-    return web.Response(body=await request.read())
+    """Respond with the body, or with 400 if its encoding is broken."""
+    try:
+        return web.Response(body=await request.read())
+    except web.RequestPayloadError:
+        return web.Response(status=400, text="broken")
 
 
 async def endless(request: web.Request) -> web.StreamResponse:

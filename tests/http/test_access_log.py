@@ -7,7 +7,6 @@ import logging
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from ipaddress import ip_network
-from typing import Any
 
 import pytest
 from aiohttp import ClientPayloadError, web
@@ -18,7 +17,6 @@ from registry.http.addresses import Addresses
 from registry.http.app_keys import ADDRESSES
 from registry.http.request_recorder import Entry
 from registry.http.responses import DocumentResponse
-from registry.http.server import Runner
 from registry.settings import Settings
 from tests.http.conftest import (
     PATIENT_LIMITS,
@@ -36,13 +34,6 @@ TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 WAITING = asyncio.Event()
 """Set once the handler of `/persons/wait` has begun."""
-
-
-class LoggingServer(Server):
-    """A server with an access log."""
-
-    async def _make_runner(self, **_: Any) -> Runner:
-        return Runner(self.app, shutdown_timeout=1.0, access_log=True)
 
 
 async def respond(request: web.Request) -> web.StreamResponse:
@@ -65,7 +56,7 @@ async def client() -> AsyncIterator[Client]:
     app = new_app(respond, "/persons/{id}", replace(PATIENT_LIMITS, arrival_seconds=1.0))
     settings = Settings(trusted_proxy=(ip_network("127.0.0.1"),), allowed_host=("h",))
     app[ADDRESSES] = Addresses(settings)
-    async with Client(LoggingServer(app)) as client:
+    async with Client(Server(app)) as client:
         yield client
 
 

@@ -15,7 +15,7 @@ from aiohttp.typedefs import Handler
 
 from registry.http import connection
 from registry.http.connection import Connection
-from tests.http.conftest import SECONDS, SHORT_LIMITS, Start, eventually, exchange
+from tests.http.conftest import SECONDS, SHORT_LIMITS, Start, echo, eventually, exchange
 
 POST = b"POST / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -37,13 +37,6 @@ async def stream(request: web.Request) -> web.StreamResponse:
     await response.prepare(request)
     await response.write(str((await said(request)).text).encode())
     return response
-
-
-async def echo(request: web.Request) -> web.Response:
-    try:
-        return web.Response(body=await request.read())
-    except web.RequestPayloadError:
-        return web.Response(status=400, text="broken")
 
 
 def test_private_attributes_of_aiohttp_exist() -> None:

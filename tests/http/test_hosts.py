@@ -147,6 +147,8 @@ async def test_the_last_headers_of_a_trusted_proxy_replace_origin_and_address(se
     ):
         response = await respond(client, *lines)
         assert (status(response), body(response)) == (200, expected)
+    for host, refused in (("attacker.example", 421), ("a b", 400)):
+        assert status(await respond(client, LOCAL, f"X-Forwarded-Host: {host}")) == refused
 
 
 async def test_the_last_untrusted_address_is_the_client(serve: Serve) -> None:
@@ -184,13 +186,6 @@ async def test_the_headers_of_other_clients_are_ignored(serve: Serve) -> None:
         assert status(await respond(client, *FORWARDED)) == 421
         response = await respond(client, "Host: localhost", *FORWARDED[1:])
         assert body(response) == "http://localhost 127.0.0.1"
-
-
-async def test_a_proxy_cannot_forward_another_host_than_those_of_the_service(serve: Serve) -> None:
-    client = await serve(TRUSTED)
-    for host, expected in (("attacker.example", 421), ("a b", 400)):
-        response = await respond(client, "Host: localhost", f"X-Forwarded-Host: {host}")
-        assert status(response) == expected
 
 
 @pytest.mark.parametrize(

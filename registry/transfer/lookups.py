@@ -4,7 +4,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 from urllib.parse import quote
 
@@ -55,26 +55,28 @@ class Known:
     line: int | None = None
 
 
+@dataclass
 class Lookups:
     """Tells which resources rows mean, and finds them in the service."""
 
-    def __init__(self, client: Client, graph: Graph, options: ImportOptions) -> None:
-        self._client = client
-        self._graph = graph
-        self._options = options
+    client: Client
+    graph: Graph
+    options: ImportOptions
+
+    def __post_init__(self) -> None:
         self._addresses = {
             type_name: {name for name, one in resource.readable.items() if one.ignores_case}
-            for type_name, resource in graph.items()
+            for type_name, resource in self.graph.items()
         }
 
     def identify(self, row: Row) -> None:
         """Set the keys of a row and of its targets."""
         for one in row.mentions:
-            if ID in one.values and one.type in self._options.labels:
+            if ID in one.values and one.type in self.options.labels:
                 one.lid = f"id {one.values.pop(ID)}"
             if one is not row and one.label:
                 one.key = one.label
-            elif one.values and (one is not row or not self._options.creates):
+            elif one.values and (one is not row or not self.options.creates):
                 names = self._names(one)
                 one.is_named = bool(names)
                 if all(one.values.get(name) is None for name in names):
@@ -86,14 +88,12 @@ class Lookups:
 
         There are none if only all values together do.
         """
-        if mention.type in self._options.keys:
-            return self._options.keys[mention.type]
-        unique, addresses = self._graph[mention.type].unique_attributes, self._addresses
-        for possible in ({ID}, unique, addresses[mention.type]):
-            for name in mention.values:
-                if name in possible:
-                    return (name,)
-        return ()
+        if mention.type in self.options.keys:
+            return self.options.keys[mention.type]
+        unique, addresses = self.graph[mention.type].unique_attributes, self._addresses
+        possible = ({ID}, unique, addresses[mention.type])
+        names = (name for some in possible for name in mention.values if name in some)
+        return tuple(islice(names, 1))
 
     def _key(self, type_name: str, names: tuple[str, ...], values: Values) -> ResourceKey:
         """Return a key, the same for values that differ only in a case that is ignored."""
@@ -126,7 +126,7 @@ class Lookups:
         self, type_name: str, names: tuple[str, ...], conditions: Sequence[Document]
     ) -> list[tuple[ResourceKey, Known]]:
         """Return the resources that match, with their keys."""
-        resource, links = self._graph[type_name], self._graph[type_name].to_one
+        resource, links = self.graph[type_name], self.graph[type_name].to_one
         # An index serves any number of values in their own order.
         parameters = [("filter", orjson.dumps(conditions).decode()), ("sort", names[0])]
         if links:
@@ -134,7 +134,7 @@ class Lookups:
             targets = {link.target for link in links.values()} - {type_name}
             parameters += [(f"fields[{target}]", ID) for target in sorted(targets)]
         found = []
-        async for document in self._client.pages(resource.collection, parameters):
+        async for document in self.client.pages(resource.collection, parameters):
             for one in document["data"]:
                 values = {**one["attributes"], ID: one[ID]}
                 linkage = {name: one["relationships"][name]["data"] for name in links}

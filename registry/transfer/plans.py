@@ -1,7 +1,7 @@
 """Plans: the operations that store rows."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -57,7 +57,7 @@ class Plan:
             if identifier and LID in identifier:
                 id_ = ids[int(identifier[LID])]
                 identifier = {"type": key[0], ID: id_} if id_ else None
-            results[key] = replace(one, identifier=identifier)
+            results[key] = Known(identifier, one.values, line=one.line)
         return results
 
     def add(self, row: Row) -> None:

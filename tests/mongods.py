@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Self
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -92,44 +92,3 @@ async def mongod_with_fail_points(mongodb_uri: str) -> AsyncIterator[Client]:
         await initiate(uri)
         async with client_of(uri) as client:
             yield client
-
-
-class HeldIndexBuilds:
-    """Index builds of a mongod with fail points, held before they read any record.
-
-    collection: the one whose indexes are built.
-    """
-
-    _FAIL_POINT = "hangAfterStartingIndexBuild"
-
-    def __init__(self, client: Client, collection: str) -> None:
-        self._client = client
-        self._collection = collection
-
-    async def __aenter__(self) -> Self:
-        await self._client.admin.command("configureFailPoint", self._FAIL_POINT, mode="alwaysOn")
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._client.admin.command("configureFailPoint", self._FAIL_POINT, mode="off")
-
-    async def begin(self, build: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Begin a build; return when it is held."""
-        task = asyncio.create_task(build)
-        await self._client.admin.command(
-            "waitForFailPoint", self._FAIL_POINT, timesEntered=1, maxTimeMS=60_000
-        )
-        return task
-
-    async def join(self, build: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Begin a build that needs the one that is held; return when it waits, or has ended."""
-        task = asyncio.create_task(build)
-        while await self._commands() < 2 and not task.done():
-            pass
-        return task
-
-    async def _commands(self) -> int:
-        """Return how many clients wait for the indexes."""
-        command = {"command.createIndexes": self._collection, "connectionId": {"$exists": True}}
-        stages: list[dict[str, Any]] = [{"$currentOp": {}}, {"$match": command}]
-        return len(await self._client.admin.aggregate(stages).to_list(None))

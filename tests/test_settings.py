@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from ipaddress import ip_network
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import pytest
 
 from registry.capacity import Capacity
 from registry.settings import CORES, Settings, parse_settings
+
+ErrorLine = Callable[..., str]
 
 SETTINGS: dict[str, tuple[str | None, str]] = {
     "--mongodb-uri": (None, "mongodb://db.example.com"),
@@ -108,29 +111,26 @@ def variable(flag: str) -> str:
     return name if name == "MONGODB_URI" else f"REGISTRY_{name}"
 
 
-def error_line(
-    arguments: list[str], environment: dict[str, str], capsys: pytest.CaptureFixture[str]
-) -> str:
-    """Return the single line that is printed for invalid settings."""
-    with pytest.raises(SystemExit) as caught:
-        parse_settings(arguments, environment)
-    assert caught.value.code == 2
-    output = capsys.readouterr()
-    assert output.out == ""
-    assert output.err.count("\n") == 1
-    return output.err
+@pytest.fixture
+def error_line(capsys: pytest.CaptureFixture[str]) -> ErrorLine:
+    """A function that returns the single line that is printed for invalid settings."""
+
+    def error_line(*arguments: str, **environment: str) -> str:
+        with pytest.raises(SystemExit) as caught:
+            parse_settings(arguments, environment)
+        assert caught.value.code == 2
+        output = capsys.readouterr()
+        assert output.out == ""
+        assert output.err.count("\n") == 1
+        return output.err
+
+    return error_line
 
 
 def test_tokens_are_required_by_default_from_other_hosts() -> None:
     loopback = ("127.0.0.1", "127.8.9.1", "::1", "localhost")
-    others = (
-        "::",
-        "192.0.2.1",
-        "::ffff:192.0.2.1",
-        "registry.example.com",
-        "localhost.example.com",
-    )
-    for host in (*loopback, *others, "0.0.0.0"):  # noqa: S104 - no socket is bound
+    addresses = ("::", "192.0.2.1", "::ffff:192.0.2.1", "0.0.0.0")  # noqa: S104 - no socket is bound
+    for host in (*loopback, *addresses, "registry.example.com", "localhost.example.com"):
         assert Settings(host=host).requires_tokens is (host not in loopback)
         assert Settings(host=host, auth="on").requires_tokens
         assert not Settings(host=host, auth="off").requires_tokens
@@ -160,7 +160,7 @@ def test_a_flag_overrides_its_variable_even_an_invalid_one() -> None:
     assert parse_settings(["--port=81"], {"REGISTRY_PORT": "none"}).port == 81
 
 
-def test_a_repeatable_flag_has_several_values_and_its_variable_separates_them_by_commas() -> None:
+def test_a_repeated_flag_equals_a_variable_with_commas() -> None:
     flags = ["--trusted-proxy=10.0.0.0/8", "--allowed-host=a.example", "--trusted-proxy", "::1"]
     expected = Settings(
         auth="off",
@@ -177,9 +177,9 @@ def test_a_repeatable_flag_has_several_values_and_its_variable_separates_them_by
     assert parse_settings(["--allowed-host=b"], variables).allowed_host == ("b",)
 
 
-def test_each_value_of_a_repeated_flag_is_validated(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "'b:1'" in error_line(["--allowed-host=a", "--allowed-host=b:1"], {}, capsys)
-    assert "REGISTRY_ALLOWED_HOST: " in error_line([], {"REGISTRY_ALLOWED_HOST": "a,"}, capsys)
+def test_each_value_of_a_repeated_flag_is_validated(error_line: ErrorLine) -> None:
+    assert "'b:1'" in error_line("--allowed-host=a", "--allowed-host=b:1")
+    assert "REGISTRY_ALLOWED_HOST: " in error_line(REGISTRY_ALLOWED_HOST="a,")
     assert parse_settings(["--port=80", "--port=81"], {}).port == 81
 
 
@@ -188,35 +188,33 @@ def test_an_empty_variable_is_ignored() -> None:
 
 
 @pytest.mark.parametrize("flag", INVALID)
-def test_an_invalid_value_is_one_line(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_value_is_one_line(flag: str, error_line: ErrorLine) -> None:
     for value in INVALID[flag]:
-        line = error_line([f"{flag}={value}"], {}, capsys)
+        line = error_line(f"{flag}={value}")
         assert line.startswith(f"registry: {flag}: "), value
         if value:
-            line = error_line([], {variable(flag): value}, capsys)
+            line = error_line(**{variable(flag): value})
             assert line.startswith(f"registry: {variable(flag)}: "), value
 
 
-def test_several_workers_are_rejected_where_the_kernel_does_not_balance_connections(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_several_workers_need_linux(error_line: ErrorLine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.platform", "darwin")
     assert parse_settings(["--workers=1"], {}).workers == 1
-    assert "only Linux" in error_line(["--workers=2"], {}, capsys)
+    assert "only Linux" in error_line("--workers=2")
 
 
 @pytest.mark.parametrize(("arguments", "message"), CONTRADICTIONS)
 def test_settings_that_contradict_each_other_are_reported(
-    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], message: str, error_line: ErrorLine
 ) -> None:
-    assert error_line(arguments, {}, capsys).startswith(f"registry: {message}")
+    assert error_line(*arguments).startswith(f"registry: {message}")
 
 
 @pytest.mark.parametrize("published", PUBLISHED)
-def test_an_api_that_would_be_open_through_a_proxy_has_to_be_asked_for(
-    published: list[str], capsys: pytest.CaptureFixture[str]
+def test_an_api_is_open_through_a_proxy_only_by_choice(
+    published: list[str], error_line: ErrorLine
 ) -> None:
-    assert error_line(published, {}, capsys).startswith(
+    assert error_line(*published).startswith(
         f"registry: {published[0].partition('=')[0]}: the API would be open through your proxy. "
         "Require tokens with --auth on, or allow everybody with --auth off"
     )
@@ -243,24 +241,24 @@ def test_a_response_begins_within_10_seconds_unless_queries_may_take_longer() ->
 
 
 @pytest.mark.parametrize("argument", ["--prot=80", "--data=x", "serve", "--port"])
-def test_an_unknown_argument_is_one_line(argument: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert argument in error_line([argument], {}, capsys)
+def test_an_unknown_argument_is_one_line(argument: str, error_line: ErrorLine) -> None:
+    assert argument in error_line(argument)
 
 
 @pytest.mark.parametrize(
     "arguments", [["URI"], ["--mongodb-url", "URI"], ["--public-url", "URI"], ["--cors-origin=URI"]]
 )
 def test_a_refused_argument_shows_no_credentials(
-    arguments: list[str], capsys: pytest.CaptureFixture[str]
+    arguments: list[str], error_line: ErrorLine
 ) -> None:
     uri = "mongodb://me:se/c@r et\n@db"
-    line = error_line([each.replace("URI", uri) for each in arguments], {}, capsys)
+    line = error_line(*(each.replace("URI", uri) for each in arguments))
     assert "mongodb://...@db" in line
     assert not {"me", "se", "c", "r", "et"} & set(re.split(r"\W+", line.partition(";")[0]))
 
 
-def test_a_refused_argument_cannot_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    assert r"\x1b[2J" in error_line(["--\x1b[2J"], {}, capsys)
+def test_a_refused_argument_cannot_control_the_terminal(error_line: ErrorLine) -> None:
+    assert r"\x1b[2J" in error_line("--\x1b[2J")
 
 
 def test_help_lists_every_setting_with_its_default_on_one_screen(

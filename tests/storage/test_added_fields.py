@@ -111,7 +111,7 @@ async def test_a_search_finds_texts_stored_before_it_knew_their_attribute(
         ('[phone_owner_period]\ncollection = "desks"\nroom = "text"', "phone_owner_period"),
     ],
 )
-async def test_the_names_under_which_a_hidden_link_is_stored_are_refused(
+async def test_stored_names_of_a_hidden_link_are_refused(
     restart: Restart, declared: str, name: str
 ) -> None:
     await restart(PHONES)
@@ -147,7 +147,7 @@ async def test_what_is_removed_is_hidden_and_comes_back(
     assert await violations(api, database) == []
 
 
-async def test_links_to_what_was_deleted_while_they_were_hidden_are_removed(
+async def test_hidden_links_to_deleted_resources_are_removed(
     restart: Restart, database: Database
 ) -> None:
     api = await restart(PHONES)

@@ -65,7 +65,7 @@ async def test_a_cancelled_caller_does_not_affect_the_others() -> None:
     assert batches.loaded == [[1, 2], [4]]
 
 
-async def test_closing_waits_for_batches_whose_callers_are_cancelled() -> None:
+async def test_closing_waits_for_batches_without_callers() -> None:
     batches, batcher = held(9)
     (task,) = await load(batcher, 1)
     task.cancel()
@@ -106,7 +106,7 @@ async def inline() -> tuple[HeldBatches, Batcher[int, int]]:
     return batches, batcher
 
 
-async def test_a_caller_alone_is_followed_by_one_batch_of_all_that_arrive_meanwhile() -> None:
+async def test_keys_that_arrive_during_a_lone_batch_share_the_next() -> None:
     batches, batcher = await inline()
     tasks = await load(batcher, 2) + await load(batcher, 3, 4)
     assert batches.loaded == [[1], [2]]
@@ -127,7 +127,7 @@ async def test_a_batch_is_cancelled_with_the_caller_that_loads_it_alone() -> Non
 
 
 @pytest.mark.parametrize(("count", "sizes"), [(7, [7]), (100, [50, 50])])
-async def test_keys_are_divided_among_parallel_batches_unless_these_become_too_small(
+async def test_keys_are_divided_among_parallel_batches_of_a_minimum_size(
     count: int, sizes: list[int]
 ) -> None:
     batches, batcher = held(999, 2)

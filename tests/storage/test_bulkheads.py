@@ -121,7 +121,7 @@ async def test_a_cancelled_caller_leaves_the_queue() -> None:
     assert await operations.end() == [0, 2]
 
 
-async def test_a_slot_is_passed_on_if_its_caller_is_cancelled_when_it_arrives() -> None:
+async def test_the_slot_of_a_cancelled_caller_is_passed_on() -> None:
     operations = Operations()
     async with operations.slots:
         first, _ = await operations.start(None, None)

@@ -224,7 +224,7 @@ async def in_blocks(serve: Serve, database: Database) -> Database:
         (set_in("computers", 2 * BLOCK_SIZE, text_block=3), 1),
     ],
 )
-async def test_records_that_a_text_search_would_miss_are_found_again_after_the_repair(
+async def test_a_repair_lets_a_text_search_find_all_records(
     in_blocks: Database, break_: Break, wrong: int
 ) -> None:
     assert (await check(in_blocks, GRAPH)).total == 0

@@ -96,7 +96,7 @@ async def test_mongod_has_the_options_of_the_service(database: Database) -> None
 
 
 @pytest.mark.parametrize("name", [*NAMES, "ä,b:c [d]@e%41?f&g=h#'\"$(i)`j`;k\\l\udcff"])
-async def test_commands_find_mongod_in_a_directory_of_any_name_that_was_moved(
+async def test_commands_find_mongod_in_a_moved_directory_of_any_name(
     name: str, short_path: Path
 ) -> None:
     async with running(short_path / "first") as client:
@@ -149,7 +149,7 @@ async def has_exited(caplog: pytest.LogCaptureFixture) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-async def test_nobody_can_take_the_place_of_the_socket_while_mongod_is_restarted(
+async def test_the_socket_cannot_be_replaced_while_mongod_restarts(
     name: str, short_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(supervision, "_PAUSES", (60.0,))

@@ -153,7 +153,7 @@ async def _short_waits(monkeypatch: pytest.MonkeyPatch, database: Database) -> A
 @pytest.mark.usefixtures("_short_waits")
 @pytest.mark.parametrize("verb", ["insert", "commitTransaction"])
 @BROKEN
-async def test_a_request_whose_outcome_is_unknown_is_executed_once_when_it_is_repeated(
+async def test_a_repeated_request_of_unknown_outcome_is_executed_once(
     proxy: Proxy, impatient: Api, api: Api, database: Database, effect: Effect, verb: str
 ) -> None:
     """The first service loses its connections, and has them again after another one has replied."""

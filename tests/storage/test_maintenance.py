@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
+from typing import Any
 
 import pytest
 
@@ -13,7 +15,8 @@ from registry.storage import maintenance, schema
 from registry.storage.schema import build_indexes
 from registry.storage.text_blocks import BLOCK_SIZE, TextIndexing
 from tests.conftest import Serve
-from tests.mongods import HeldIndexBuilds, mongod_with_fail_points
+from tests.mongods import Client, mongod_with_fail_points
+from tests.storage.waiting import eventually
 from tests.support import CommandLog, Database
 
 pytestmark = pytest.mark.usefixtures("_new_database")
@@ -34,6 +37,13 @@ async def fill(database: Database, count: int) -> None:
 async def indexed_fields(database: Database) -> set[str]:
     information = await database.persons.index_information()
     return {index["key"][0][0] for index in information.values()}
+
+
+async def are_building(client: Client, count: int) -> bool:
+    """Return whether so many clients wait for indexes of persons."""
+    command = {"command.createIndexes": "persons", "connectionId": {"$exists": True}}
+    stages: list[dict[str, Any]] = [{"$currentOp": {}}, {"$match": command}]
+    return len(await client.admin.aggregate(stages).to_list(None)) == count
 
 
 @pytest.fixture
@@ -108,12 +118,17 @@ async def test_a_build_that_another_process_aborts_is_begun_again(mongodb_uri: s
     async with mongod_with_fail_points(mongodb_uri) as client:
         database = client.registry
         await fill(database, 10)
-        async with HeldIndexBuilds(client, "persons") as builds:
-            aborted = await builds.begin(build_indexes(database, PERSON))
-            completed = await builds.join(build_indexes(database, PERSON))
-            assert not completed.done()
-            aborted.cancel()
-            await asyncio.wait([aborted])
+        hold = partial(client.admin.command, "configureFailPoint", "hangAfterStartingIndexBuild")
+        await hold(mode="alwaysOn")
+        builds = list[asyncio.Task[None]]()
+        for number in (1, 2):
+            builds.append(asyncio.create_task(build_indexes(database, PERSON)))
+            assert await eventually(partial(are_building, client, number))
+        aborted, completed = builds
+        aborted.cancel()
+        await asyncio.wait([aborted])
+        assert not completed.done()
+        await hold(mode="off")
         await completed
         assert await indexed_fields(database) == FIELDS
 

@@ -175,9 +175,7 @@ def page_path(sort: str, size: int, position: Position | None = None, member: st
     return f"{path}&page[{member}]={cursor}"
 
 
-async def test_keys_of_targets_that_do_not_exist_count_as_null_among_few_records(
-    api: Api, database: Database
-) -> None:
+async def test_few_records_sort_missing_targets_as_null(api: Api, database: Database) -> None:
     await database.persons.insert_one({"_id": 1, "first_name": "A", "last_name": "A"})
     await insert_computers(database, {1: 1, 2: 2, 3: None})
     path = page_path("owner.last_name", 10)

@@ -98,7 +98,7 @@ def test_the_version_is_printed_with_that_of_python() -> None:
 
 
 @pytest.mark.slow
-def test_the_installed_command_names_itself_its_data_directory_and_what_is_missing(
+def test_the_installed_command_says_where_data_are_and_what_is_missing(
     installed: Path, variables: dict[str, str], tmp_path: Path
 ) -> None:
     done = run_command([installed / "bin/registry", "token", "--help"], variables, tmp_path)

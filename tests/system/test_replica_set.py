@@ -178,24 +178,6 @@ async def create_each(client: Client, name: str, owner: str) -> tuple[Reply, Rep
     )
 
 
-async def test_the_id_of_a_deleted_resource_is_not_reused_when_the_primary_is_lost(
-    replica_set: ReplicaSet, database: Database, serve: Serve, connect: Connect
-) -> None:
-    client, ledger = connect(serve().url), Ledger()
-    ledger.acknowledge("first", await client.create("first"))
-    primary = await replica_set.hold_back_secondaries()
-    pending = asyncio.create_task(client.create("deleted"))
-    assert await is_inserted(primary, database, "deleted", "persons")
-    await replica_set.lose(primary)
-    created = await pending
-    assert created.status == 201
-    ledger.acknowledge("deleted", created)
-    assert (await client.send("DELETE", f"/persons/{created.id}")).status == 204
-    for name in ("second", "third"):
-        ledger.acknowledge(name, await client.create(name))
-    assert (await connect(serve().url).create("fourth")).id not in ledger.ids["person"].values()
-
-
 @asynccontextmanager
 async def load(
     writing: Client, reading: Client, database: Database
@@ -305,7 +287,7 @@ async def one_of_each(client: Client, ids: Sequence[str]) -> tuple[Reply, ...]:
     )
 
 
-async def test_acknowledged_writes_survive_the_loss_of_workers_and_of_the_whole_service(
+async def test_acknowledged_writes_survive_killed_workers_and_services(
     replica_set: ReplicaSet,
     database: Database,
     serve: Serve,

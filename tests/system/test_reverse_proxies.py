@@ -143,7 +143,7 @@ async def public(serve: Serve, settings: Settings) -> Api:
     return await serve(settings=replace(settings, public_url=f"https://{NAME}"))
 
 
-async def test_the_service_learns_who_sent_a_request(start: Start) -> None:
+async def test_the_proxy_forwards_the_address_and_host_of_a_client(start: Start) -> None:
     seen: list[web.Request] = []
 
     async def respond(request: web.Request) -> web.Response:

@@ -36,7 +36,7 @@ async def variables(database: Database, mongodb_uri: str) -> dict[str, str]:
         ("import --type person -", "</dev/null", 2, "-: the file has no header"),
     ],
 )
-def test_a_stream_that_cannot_be_used_is_reported_in_one_line_unless_nobody_reads_it(
+def test_an_unusable_stream_is_reported_in_one_line(
     arguments: str, redirection: str, status: int, errors: str, variables: dict[str, str]
 ) -> None:
     command = f"{shlex.join(COMMAND)} {arguments} {redirection}"

@@ -178,7 +178,7 @@ def test_a_signal_stops_the_startup(number: signal.Signals, workers: str, start:
 
 
 @pytest.mark.slow
-def test_a_killed_service_can_be_restarted_immediately(start: Start) -> None:
+def test_a_killed_service_restarts_at_once(start: Start) -> None:
     for names in ([], ["Grace"], ["Grace", "Grace"]):
         service = start()
         assert service.names() == names

@@ -76,7 +76,7 @@ def statuses(service: Service, token: str | None) -> set[int]:
     return found
 
 
-def test_tokens_are_managed_while_several_workers_run_and_after_they_stopped(
+def test_tokens_are_managed_beside_workers_and_without_them(
     start: Start, tmp_path: Path, command: Command
 ) -> None:
     data_dir = tmp_path / ("long" * 30)  # its socket is elsewhere

@@ -70,7 +70,7 @@ def create_app(
     app[GRAPH] = graph
     app.cleanup_ctx.append(partial(_open_repository, capacity, on_failure))
     app.on_shutdown.append(_end_followers)
-    endpoints = application.endpoints(graph, settings.sizes)
+    endpoints = application.endpoints(graph, settings.page_size)
     application.mount(app, endpoints)
     site.mount(app, [endpoint.path for endpoint in endpoints])
     if settings.metrics_port is None:

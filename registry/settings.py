@@ -13,7 +13,6 @@ from typing import Annotated, Any, NoReturn, get_type_hints
 from urllib.parse import urlsplit
 
 from registry.access import is_loopback, secure_url
-from registry.jsonapi.pagination import PageSizes
 from registry.model.graph import Graph, InvalidDeclaration
 from registry.program import DATA_DIR, printable, program
 from registry.protocol import LARGEST_PAGE
@@ -183,11 +182,6 @@ class Settings:
     def scheme(self) -> str:
         """The scheme of the URLs of the service: `https` with TLS, otherwise `http`."""
         return "https" if self.tls_certificate else "http"
-
-    @property
-    def sizes(self) -> PageSizes:
-        """The default and maximum page size."""
-        return PageSizes(self.page_size)
 
     @property
     def graph(self) -> Graph:

@@ -13,7 +13,6 @@ from registry.http.views.document_view import ENDPOINTS, Endpoint
 from registry.http.views.relationship import LinkageView, MembersView, RelatedView
 from registry.http.views.resource import CollectionView, DetailView
 from registry.jsonapi.documents import path_of
-from registry.jsonapi.pagination import PageSizes
 from registry.jsonapi.query import QueryScope
 from registry.model.graph import Graph
 from registry.settings import Settings
@@ -38,9 +37,9 @@ async def _add_headers(request: web.Request, response: web.StreamResponse) -> No
         cors.add_headers(request, response.headers)
 
 
-def endpoints(graph: Graph, sizes: PageSizes) -> list[Endpoint]:
-    """Return the endpoints of all types. sizes: of pages and of included relationships."""
-    scopes = [QueryScope(resource, graph, sizes) for resource in graph.values()]
+def endpoints(graph: Graph, page_size: int) -> list[Endpoint]:
+    """Return the endpoints of all types. page_size: the default."""
+    scopes = [QueryScope(resource, graph, page_size) for resource in graph.values()]
     of_types = [endpoint for scope in scopes for endpoint in _of_type(scope)]
     return [
         *of_types,

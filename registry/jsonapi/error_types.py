@@ -8,6 +8,7 @@ from typing import Self
 
 from registry.jsonapi.error_objects import ApiError, example, quoted
 from registry.model.resource_type import ResourceType
+from registry.protocol import LARGEST_PAGE
 
 _RETRY_AFTER: Mapping[str, str] = {"Retry-After": "5"}
 """Seconds, for errors that are not the client's."""
@@ -47,15 +48,15 @@ class PositionRejected(ApiError, status=400, code="invalid_position"):
     """`Last-Event-ID` or `page[after]` is not a position in the changes of this database."""
 
 
-@example(parameter="page[size]", max_size=1000)
+@example(parameter="page[size]")
 class PageTooLarge(ApiError, status=400, code="page_too_large"):
     """The requested page size exceeds the maximum."""
 
+    detail = f"A page has at most {LARGEST_PAGE} resources."
     type_url = f"{_CURSOR_PROFILE}/max-size-exceeded"
 
-    def __init__(self, parameter: str, max_size: int) -> None:
-        detail, meta = f"A page has at most {max_size} resources.", {"page": {"maxSize": max_size}}
-        super().__init__(detail, parameter=parameter, meta=meta)
+    def __init__(self, parameter: str) -> None:
+        super().__init__(parameter=parameter, meta={"page": {"maxSize": LARGEST_PAGE}})
 
 
 class RangeNotSupported(

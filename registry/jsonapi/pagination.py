@@ -168,14 +168,6 @@ _MAX_DIGITS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class PageSizes:
-    """The number of resources per page: by default, and at most."""
-
-    default: int
-    largest: int = LARGEST_PAGE
-
-
-@dataclass(frozen=True, slots=True)
 class NumberedPage:
     """A page selected by its number, from 1. total: whether to count the resources on all pages."""
 
@@ -212,14 +204,14 @@ class Window:
 
 
 def parse_page(
-    members: Mapping[str, str], sizes: PageSizes, resource: ResourceType, order: Order | None
+    members: Mapping[str, str], size: int, resource: ResourceType, order: Order | None
 ) -> Page:
     """Return the requested page. Raises ApiErrors with all errors.
 
-    members: of `page`, at least one. order: None if `sort` is not valid; then cursors are not
-    decoded.
+    members: of `page`, at least one. size: the default. order: None if `sort` is not valid; then
+    cursors are not decoded.
     """
-    errors, size, number, total = ErrorCollector(), sizes.default, 1, True
+    errors, number, total = ErrorCollector(), 1, True
     codec, position = Cursors(resource.type, order or BY_ID), None
     cursors = sorted(_CURSORS & members.keys())
     with errors:
@@ -236,7 +228,7 @@ def parse_page(
             raise RangeNotSupported
     with errors:
         if "size" in members:
-            size = parse_size(members["size"], "page[size]", sizes)
+            size = parse_size(members["size"], "page[size]")
     with errors:
         if "number" in members:
             number = _parse_positive(members["number"], "page[number]")
@@ -256,11 +248,11 @@ def parse_page(
     return CursorPage(size, codec, position, backwards="before" in members)
 
 
-def parse_size(value: str, parameter: str, sizes: PageSizes) -> int:
+def parse_size(value: str, parameter: str) -> int:
     """Return a page size. Raises PageTooLarge, or InvalidParameter if it is not a size."""
     size = _parse_positive(value, parameter)
-    if size > sizes.largest:
-        raise PageTooLarge(parameter, sizes.largest)
+    if size > LARGEST_PAGE:
+        raise PageTooLarge(parameter)
     return size
 
 

@@ -13,7 +13,6 @@ from registry.jsonapi.pagination import (
     MEMBERS,
     Order,
     Page,
-    PageSizes,
     parse_page,
     parse_size,
     parse_sort,
@@ -72,14 +71,14 @@ NO_PARAMETERS = Query()
 class QueryScope:
     """What the parameters of a request apply to.
 
-    resource: the type of the primary data. graph: all types. sizes: of pages and of included
-    resources. many: whether the primary data are a collection. linkage: if the primary data are
-    resource identifiers, the type and the relationship they belong to; include paths start there.
+    resource: the type of the primary data. graph: all types. page_size: the default. many: whether
+    the primary data are a collection. linkage: if the primary data are resource identifiers, the
+    type and the relationship they belong to; include paths start there.
     """
 
     resource: ResourceType
     graph: Graph
-    sizes: PageSizes
+    page_size: int
     many: bool = False
     linkage: tuple[ResourceType, Relationship] | None = None
 
@@ -179,10 +178,10 @@ class _Parser:
                 if included is not None and steps not in included[1]:
                     detail = f"{quoted(path)} is not a to-many relationship that `include` names."
                     raise InvalidParameter(detail, parameter=parameter)
-                sizes[steps] = parse_size(value, parameter, scope.sizes)
+                sizes[steps] = parse_size(value, parameter)
         with errors:
             if self._page:
-                page = parse_page(self._page, scope.sizes, scope.resource, order)
+                page = parse_page(self._page, scope.page_size, scope.resource, order)
         errors.raise_any()
         tree = None if self._include is None or included is None else included[0]
         return Query(self._fields, tree, sizes, order or BY_ID, self._filters, page)

@@ -107,7 +107,7 @@ def query_parameters(scope: QueryScope) -> list[Json]:
     shown = [*_include(scope), *map(_fields, graph.values())]
     if not scope.many:
         return shown
-    size, *pages = _pages(scope.sizes.default)
+    size, *pages = _pages(scope.page_size)
     # Each field has any operator: one parameter for each operator would multiply the parameters.
     own = {**resource_type.stored_fields, **resource_type.moment_fields}
     fields = [*own.values(), *related_fields(resource_type, graph)]

@@ -136,7 +136,7 @@ def describe_paths(graph: Graph, settings: Settings) -> dict[str, Json]:
             for one in _operations(endpoint, graph)
             if one.method.upper() in endpoint.handlers
         }
-        for endpoint in sorted(endpoints(graph, settings.sizes), key=attrgetter("path"))
+        for endpoint in sorted(endpoints(graph, settings.page_size), key=attrgetter("path"))
     }
 
 

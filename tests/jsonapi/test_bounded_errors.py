@@ -10,7 +10,6 @@ import orjson
 import pytest
 
 from registry.jsonapi.changes import Verb
-from registry.jsonapi.pagination import PageSizes
 from registry.jsonapi.query import QueryScope, parse_query
 from registry.jsonapi.request_documents import load, load_linkage, load_operations
 from registry.model.graph import Graph
@@ -20,7 +19,7 @@ from tests.jsonapi.support import errors_of
 from tests.support import PERSON, add, identifier, new, update
 
 GRAPH = Graph(RESOURCES)
-PERSONS = QueryScope(GRAPH["person"], GRAPH, PageSizes(50, 1000), many=True)
+PERSONS = QueryScope(GRAPH["person"], GRAPH, 50, many=True)
 
 MARK, LONG_NAME = "@value", "@name"
 LEVELS = 1000

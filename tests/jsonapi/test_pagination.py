@@ -24,7 +24,6 @@ from registry.jsonapi.pagination import (
     Cursors,
     NumberedPage,
     Page,
-    PageSizes,
     Position,
     Window,
     page_links,
@@ -39,7 +38,6 @@ from tests.jsonapi.support import errors_of
 
 GRAPH = Graph(WITH_DEVICES)
 PERSON = GRAPH["person"]
-SIZES = PageSizes(default=50, largest=1000)
 BY_NAME = parse_sort("last_name", PERSON, GRAPH)
 CURSORS = Cursors("person", BY_NAME)
 
@@ -53,7 +51,7 @@ POSITIONS = st.tuples(*(st.none() | one for one in (st.booleans(), IDS, NUMBERS,
 
 
 def parsed(**members: str) -> Page:
-    return parse_page(members, SIZES, PERSON, BY_NAME)
+    return parse_page(members, 50, PERSON, BY_NAME)
 
 
 def errors(**members: str) -> Sequence[ApiError]:
@@ -114,7 +112,7 @@ def test_the_errors_of_all_members_are_reported() -> None:
     reported = errors(number="1.5", size="-1", total="x", after="y", before="z")
     names = ("number", "size", "number", "total", "after", "before")
     assert [error.parameter for error in reported] == [f"page[{name}]" for name in names]
-    unordered = partial(parse_page, {"size": "0", "after": "x"}, SIZES, PERSON, None)
+    unordered = partial(parse_page, {"size": "0", "after": "x"}, 50, PERSON, None)
     assert [error.parameter for error in errors_of(unordered)] == ["page[size]"]  # not the cursor
 
 

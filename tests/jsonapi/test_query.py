@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from registry.jsonapi.error_objects import MAX_ERRORS
-from registry.jsonapi.pagination import PageSizes
 from registry.jsonapi.query import QueryScope, parse_query
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
@@ -19,7 +18,7 @@ from tests.jsonapi.support import errors_of
 
 GRAPH = Graph(RESOURCES)
 PERSON, COMPUTER = GRAPH["person"], GRAPH["computer"]
-PERSONS = QueryScope(PERSON, GRAPH, PageSizes(50, 1000), many=True)
+PERSONS = QueryScope(PERSON, GRAPH, 50, many=True)
 
 WORDS = st.sampled_from(
     [

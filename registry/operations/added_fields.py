@@ -94,19 +94,19 @@ class AddedFields:
             for path in self._paths_named_as(type_name, link):
                 place = f"{self._types}: " if self._types else ""
                 hidden = f"the hidden link {type_name}.{link.name} is stored under this name"
-                raise StartError(f"{place}{'.'.join(path)}: {hidden}: choose another")
+                raise StartError(f"{place}{path}: {hidden}: choose another")
 
-    def _paths_named_as(self, type_name: str, link: Link) -> Iterator[tuple[str, ...]]:
+    def _paths_named_as(self, type_name: str, link: Link) -> Iterator[str]:
         """Yield the paths of what has the name of the history or of a stored field of a link."""
         periods = history_type(type_name, link.name)
         for resource in self._graph.writable:
             if resource.type == periods:
-                yield (periods,)
+                yield periods
             if resource.collection == f"{periods}s":
-                yield resource.type, "collection"
+                yield f"{resource.type}.collection"
             if resource.type == type_name:
                 for field in sorted(resource.added & {link.period_field, link.changed_field}):
-                    yield type_name, field
+                    yield f"{type_name}.{field}"
 
     async def _require_fit(self) -> None:
         rules = [rule for one in self._to_complete() for rule in self._fit_rules(*one)]

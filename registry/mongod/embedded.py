@@ -44,8 +44,6 @@ _OPTIONS = (
     *("--replSet", "registry"),
     *("--slowms", "5000"),  # under load, ordinary transactions take longer than 100 ms
     *("--bind_ip", MEMBER, "--unixSocketPrefix", ".", "--filePermissions", "0700"),
-    # Of a killed process, whose transaction keeps records locked; others take 15 s at most.
-    *("--setParameter", "transactionLifetimeLimitSeconds=20"),
     # The service needs neither, and what is off cannot be attacked.
     *("--networkMessageCompressors", "disabled", "--noscripting"),
     *("--oplogSize", "128"),  # instead of 5 % of the disk, but

@@ -25,7 +25,6 @@ from registry import supervision
 from registry.mongod import data_directory, embedded
 from registry.mongod.data_directory import is_listening, running_uri
 from registry.settings import Settings
-from registry.storage.mongo import transactions
 from tests.mongods import SOCKET, Client, client_of, running, start_error
 from tests.programs import required_program
 from tests.storage.waiting import eventually
@@ -89,10 +88,6 @@ async def test_mongod_has_the_options_of_the_service(database: Database) -> None
     assert "compression" not in hello
     status = await admin.command({"serverStatus": 1, "oplogTruncation": 1})
     assert status["oplogTruncation"]["oplogMinRetentionHours"] == 24
-    name = "transactionLifetimeLimitSeconds"
-    limit = (await admin.command({"getParameter": 1, name: 1}))[name]
-    longest = transactions._COMMANDS_SECONDS + transactions._COMMIT_SECONDS
-    assert limit > longest, "only those of killed processes last until the limit"
 
 
 @pytest.mark.parametrize("name", [*NAMES, "ä,b:c [d]@e%41?f&g=h#'\"$(i)`j`;k\\l\udcff"])

@@ -16,8 +16,8 @@ from registry.model.graph import Graph
 from registry.program import StartError
 from registry.resources import RESOURCES
 from registry.settings import Settings
-from registry.storage.mongo import mongo_client
-from registry.storage.mongo.mongo_client import connect
+from registry.storage.mongo import mongo_client, transactions
+from registry.storage.mongo.mongo_client import APP_NAME, connect
 from registry.storage.schema import prepare_validators
 from tests.certificates import Authority
 from tests.conftest import Serve
@@ -90,8 +90,11 @@ async def patch(api: Api, id_: str, **attributes: str) -> int:
 async def test_the_role_read_write_on_the_database_is_enough(
     serve: Serve,
     commands: CommandLog,
+    secured_uri: str,
+    monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    monkeypatch.setattr(transactions, "_SUSPECT_SECONDS", 0.1)
     caplog.set_level(logging.WARNING)
     commands.denied.clear()
     api = await serve()
@@ -110,6 +113,15 @@ async def test_the_role_read_write_on_the_database_is_enough(
     for path in ("/persons?include=computers", heavy, "/computers?sort=owner.last_name"):
         assert (await api.get(path)).status == 200
 
+    # An orphaned transaction is found ($currentOp) and ended (killSessions).
+    async with (
+        client_of(f"{secured_uri}&appName={APP_NAME}") as orphan,
+        await orphan.start_session() as session,
+    ):
+        session.start_transaction()
+        persons = orphan[DATABASE].persons
+        await persons.update_one({"_id": int(ada)}, {"$set": {"email": None}}, session=session)
+        assert await patch(api, ada, last_name="Lovelace") == 200
     assert (await api.request("DELETE", f"/persons/{ada}")).status == 204
     assert commands.denied == set()
     assert caplog.records == []

@@ -171,20 +171,3 @@ async def test_a_repeated_request_shows_the_stored_ids_alone(
         assert created.write.target.id == created.record["_id"] == owner - 1
         assert [one.ids for one in created.write.change.linkages] == [[owner]]
         assert deleted.write.target.id == 2
-
-
-async def test_every_write_has_a_time_limit_on_the_server(api: Api, commands: CommandLog) -> None:
-    await api.person()
-    await api.computer(owner="1")
-    await api.computer()
-    commands.unlimited.clear()
-    commands.take("all")
-    for _ in range(10):  # more than the ids that were allocated ahead
-        await api.person()
-    await api.computer(owner="1")
-    await api.patch("/persons/1", new("person", last_name="New"))
-    await api.set_computers("1", "1", "2")
-    await api.request("DELETE", "/persons/1")
-    sent = set(commands.names())
-    assert sent >= {"insert", "update", "findAndModify", "commitTransaction"}
-    assert not commands.unlimited - {"endSessions"}

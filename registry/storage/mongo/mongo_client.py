@@ -33,8 +33,11 @@ Database: TypeAlias = AsyncIOMotorDatabase[Record]
 
 _Reply = TypeVar("_Reply")
 
+APP_NAME = "registry"
+"""The name under which MongoDB lists the connections of the service."""
+
 _OPTIONS: dict[str, Any] = {
-    "appname": "registry",  # under which MongoDB lists the connections
+    "appname": APP_NAME,
     "w": "majority",
     "journal": True,
     "wTimeoutMS": 10_000,

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -22,7 +23,7 @@ from pymongo.read_concern import ReadConcern
 from registry.capacity import RETRIED_WRITES
 from registry.model.record import Record
 from registry.storage.errors import StorageError, Unavailable, translated_errors
-from registry.storage.mongo.mongo_client import Database, SessionPool, observed
+from registry.storage.mongo.mongo_client import APP_NAME, Database, SessionPool, observed
 from registry.storage.mongo.read_commands import find_command
 from registry.storage.records import ONE_BATCH
 
@@ -130,6 +131,66 @@ class Transaction:
         return await self._database.command(command, codec_options=options, session=self._session)
 
 
+_SUSPECT_SECONDS = 1.0
+"""How long a write conflicts before orphaned transactions are searched for, and how long one has
+been idle when it is ended. A process that is alive runs its transaction again."""
+
+_SEARCH_SECONDS = 5.0
+"""The time limit of a search, with its pause."""
+
+
+class OrphanedTransactions:
+    """Ends idle transactions of all registry services that use this MongoDB as the same user.
+
+    Otherwise, MongoDB keeps the records that they have written locked for a minute. A replica set
+    requires no privilege for one's own sessions; a mongos requires `inprog`.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._admin = database.client.admin
+        self._search: asyncio.Task[None] | None = None
+
+    def clean_up_if_stuck(self, since: float) -> None:
+        """Search for them in the background if a write conflicts for a while.
+
+        since: when its first attempt began, in seconds of `time.monotonic`.
+        """
+        is_searching = self._search is not None and not self._search.done()
+        if not is_searching and time.monotonic() - since > _SUSPECT_SECONDS:
+            self._search = asyncio.create_task(self._end_orphaned())
+
+    async def close(self) -> None:
+        """End a search that is under way."""
+        if self._search is not None:
+            self._search.cancel()
+            await asyncio.wait([self._search])
+
+    async def _end_orphaned(self) -> None:
+        with suppress(Unavailable), translated_errors(), pymongo.timeout(_SEARCH_SECONDS):
+            before = await self._open_transactions()
+            await asyncio.sleep(_SUSPECT_SECONDS)
+            if orphaned := before & await self._open_transactions():
+                sessions = [{"id": session} for session, _, _ in orphaned]
+                await self._admin.command("killSessions", sessions)
+
+    async def _open_transactions(self) -> set[tuple[Any, int, int]]:
+        """Return the transactions that are open and execute no command.
+
+        Each with the id of the session, its number, and how long it was active (us).
+        """
+        idle = {"type": "idleSession", "appName": APP_NAME, "transaction": {"$exists": True}}
+        stages: list[dict[str, Any]] = [
+            {"$currentOp": {"allUsers": False, "idleSessions": True}},
+            {"$match": idle},
+        ]
+        found = await self._admin.aggregate(stages).to_list(None)
+        ids = (each["lsid"]["id"] for each in found)
+        transactions = [each["transaction"] for each in found]
+        numbers = (one["parameters"]["txnNumber"] for one in transactions)
+        active = (one["timeActiveMicros"] for one in transactions)
+        return set(zip(ids, numbers, active, strict=True))
+
+
 Callback: TypeAlias = Callable[[Transaction], Awaitable[_Result]]
 """What is done in a transaction."""
 
@@ -139,11 +200,13 @@ class Transactions:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._orphans = OrphanedTransactions(database)
         self._sessions = SessionPool(database)
         self._slots = asyncio.Semaphore(RETRIED_WRITES)
 
     async def close(self) -> None:
         """End the sessions, after the last transaction."""
+        await self._orphans.close()
         await self._sessions.close()
 
     async def run(
@@ -166,6 +229,7 @@ class Transactions:
                     reason = conflict.__cause__ or conflict
                     _log.error("A transaction conflicts for %g s: %s", _RETRY_SECONDS, reason)
                     raise Unavailable from conflict
+            self._orphans.clean_up_if_stuck(began)
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 

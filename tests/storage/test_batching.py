@@ -98,7 +98,7 @@ async def test_an_error_of_one_key_is_raised_to_its_caller_only() -> None:
 
 async def inline() -> tuple[HeldBatches, Batcher[int, int]]:
     """Return an idle batcher whose last caller was alone, and its batches."""
-    batches, batcher = held(9, is_inline=True)
+    batches, batcher = held(9, is_cancellable=True)
     batches.released.set()
     assert await batcher.load(1) == 10
     await batcher.close()

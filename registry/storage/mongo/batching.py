@@ -37,9 +37,8 @@ class Batcher(Generic[_Key, _Result]):
     not affect the others.
 
     batch_fn: loads a batch. name: in metrics. on_idle: called when no batch or caller is left.
-    is_cancellable: whether a batch is cancelled when all its callers are. is_inline: whether a
-    caller that is alone loads its batch in its own task, and cancels it, unless the batch before
-    had several callers.
+    is_cancellable: whether a batch is cancelled when all its callers are. A caller that is alone
+    then loads its batch in its own task, unless the batch before had several callers.
     """
 
     def __init__(
@@ -50,7 +49,6 @@ class Batcher(Generic[_Key, _Result]):
         limits: BatchLimits,
         on_idle: Callable[[], Any] | None = None,
         is_cancellable: bool = False,
-        is_inline: bool = False,
     ) -> None:
         self._loop = asyncio.get_running_loop()  # which takes a system call in Python 3.11
         self._batch_fn = batch_fn
@@ -59,7 +57,6 @@ class Batcher(Generic[_Key, _Result]):
         self._last_size = 1
         self._on_idle = on_idle
         self._is_cancellable = is_cancellable
-        self._is_inline = is_inline
         self._queue: deque[_Call[_Key, _Result]] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._sizes = BATCH_SIZE.sample(name)
@@ -72,7 +69,7 @@ class Batcher(Generic[_Key, _Result]):
 
     async def load(self, key: _Key) -> _Result:
         """Return the result of the key. Raises what its batch failed with."""
-        if self._is_inline and self._last_size == 1 and not self._in_flight:
+        if self._is_cancellable and self._last_size == 1 and not self._in_flight:
             self._in_flight += 1
             self._begin(1, 0.0)
             try:
@@ -179,7 +176,6 @@ class Coalescer(Generic[_Result]):
                 limits=_FETCHES,
                 on_idle=forget,
                 is_cancellable=True,
-                is_inline=True,
             )
         return await self._batchers[key].load(fetch)
 

@@ -151,7 +151,7 @@ class Reads:
             name=name,
             limits=limits,
             on_idle=partial(self._batchers.pop, key) if is_past else None,
-            is_inline=True,
+            is_cancellable=True,
         )
         return batcher
 

@@ -5,8 +5,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import pymongo
 from bson.timestamp import Timestamp
@@ -30,9 +29,6 @@ from registry.storage.records import ONE_BATCH
 _log = logging.getLogger("registry")
 
 _Result = TypeVar("_Result")
-
-ErrorReply: TypeAlias = Mapping[str, Any]
-"""An element of `writeErrors`, as MongoDB returns it."""
 
 Statement: TypeAlias = Mapping[str, Any]
 """A statement of the command `update` or `delete`."""
@@ -59,20 +55,15 @@ class TransactionConflict(StorageError):
 
 
 class WriteRejected(TransactionConflict):
-    """MongoDB has rejected what would be written to one record. error: the reason. id: its id."""
+    """MongoDB has rejected what would be written to one record.
 
-    def __init__(self, error: ErrorReply, id_: Any) -> None:
+    error: the reason, an element of `writeErrors`. id: that of the record.
+    """
+
+    def __init__(self, error: Mapping[str, Any], id_: Any) -> None:
         super().__init__(error, id_)
         self.error = error
         self.id = id_
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionResult(Generic[_Result]):
-    """The result of a transaction, and the time at which it became visible."""
-
-    result: _Result
-    time: Timestamp | None
 
 
 class Transaction:
@@ -194,6 +185,9 @@ class OrphanedTransactions:
 Callback: TypeAlias = Callable[[Transaction], Awaitable[_Result]]
 """What is done in a transaction."""
 
+Committed: TypeAlias = tuple[_Result, Timestamp | None]
+"""The result of a transaction, and the time at which it became visible."""
+
 
 class Transactions:
     """Runs callbacks in transactions of one database."""
@@ -209,9 +203,7 @@ class Transactions:
         await self._orphans.close()
         await self._sessions.close()
 
-    async def run(
-        self, callback: Callback[_Result], *, commits: bool = True
-    ) -> TransactionResult[_Result]:
+    async def run(self, callback: Callback[_Result], *, commits: bool = True) -> Committed[_Result]:
         """Run the callback in a transaction, again as long as it conflicts with others.
 
         commits: whether to keep what it has written; otherwise all is undone. Returns its result
@@ -233,7 +225,7 @@ class Transactions:
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
-    async def attempt_shared(self, callback: Callback[_Result]) -> TransactionResult[_Result]:
+    async def attempt_shared(self, callback: Callback[_Result]) -> Committed[_Result]:
         """Run a callback for several requests once, as `attempt` does.
 
         Raises TransactionConflict also if MongoDB rejects a command, if the transaction takes too
@@ -253,7 +245,7 @@ class Transactions:
 
     async def attempt(
         self, callback: Callback[_Result], *, commits: bool = True
-    ) -> TransactionResult[_Result]:
+    ) -> Committed[_Result]:
         """Run the callback once in a transaction; return its result with the commit time.
 
         Raises TransactionConflict or what the callback raises, then nothing is written; or
@@ -265,7 +257,7 @@ class Transactions:
                     transaction = self._transact(callback, session, commits=commits)
                     result = await observed("transaction", transaction)
                     # The stubs of motor declare this property as a method.
-                    return TransactionResult(result, session.operation_time)  # type: ignore[arg-type]
+                    return result, session.operation_time  # type: ignore[return-value]
             except (NetworkTimeout, ServerSelectionTimeoutError):
                 raise  # the time to wait is over
             except PyMongoError as error:  # a lost connection has the label too, before the commit
@@ -285,23 +277,11 @@ class Transactions:
                 await session.abort_transaction()
             raise
         if commits:
-            await _commit(session)
+            with pymongo.timeout(_COMMIT_SECONDS):  # the driver repeats it until then
+                await session.commit_transaction()
         else:
             await session.abort_transaction()
         return result
-
-
-async def _commit(session: AsyncIOMotorClientSession) -> None:
-    """Commit, repeatedly until the outcome is known or the time is over."""
-    ends = time.monotonic() + _COMMIT_SECONDS
-    with pymongo.timeout(_COMMIT_SECONDS):
-        while True:
-            try:
-                return await session.commit_transaction()
-            except PyMongoError as error:
-                is_unknown = error.has_error_label("UnknownTransactionCommitResult")
-                if not is_unknown or time.monotonic() > ends:
-                    raise
 
 
 def _check(reply: Mapping[str, Any], ids: Sequence[Any]) -> None:

@@ -10,9 +10,9 @@ from registry.model.graph import Graph
 from registry.storage.errors import StorageError
 from registry.storage.mongo.batching import Batcher
 from registry.storage.mongo.transactions import (
+    Committed,
     Transaction,
     TransactionConflict,
-    TransactionResult,
     Transactions,
 )
 from registry.storage.writes.id_allocation import Counters, retrieve_error
@@ -222,10 +222,11 @@ class GroupCommit:
 
 
 def _timed(
-    committed: TransactionResult[list[RequestOutcome]],
+    committed: Committed[list[RequestOutcome]],
 ) -> dict[WriteRequest, list[WriteResult] | StorageError]:
     """Return the outcomes of a transaction; the results get the time of the commit."""
-    for _, outcome in committed.result:
+    outcomes, time = committed
+    for _, outcome in outcomes:
         for result in () if isinstance(outcome, StorageError) else outcome:
-            result.time = committed.time
-    return dict(committed.result)
+            result.time = time
+    return dict(outcomes)

@@ -1,8 +1,9 @@
 """The graph of all types: adds the inverses of links and validates the declarations."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from marshmallow import Schema
 
@@ -36,8 +37,16 @@ _UNDECLARED_INDEXES = 2
 """Those of the ids and of the text blocks."""
 
 
+DeclarationPath: TypeAlias = tuple[str, ...]
+"""The name of a type, or of a type and one of its attributes or links; empty for all types."""
+
+
 class InvalidDeclaration(ValueError):
-    """A declaration that cannot work; the message names it and the reason."""
+    """A declaration that cannot work; the message names it and the reason. path: where it is."""
+
+    def __init__(self, message: str, *path: str) -> None:
+        super().__init__(message)
+        self.path: DeclarationPath = path
 
 
 class Graph(dict[str, ResourceType]):
@@ -45,14 +54,17 @@ class Graph(dict[str, ResourceType]):
 
     def __init__(self, declared: Iterable[ResourceType]) -> None:
         resources = tuple(declared)
-        resources += tuple(history_types(resources))
+        histories = tuple(history_types(resources))
+        places = [(one, _path_of(one)) for one in (*histories, *resources)]
+        resources += histories
         if len(resources) > _MAX_TYPES:
             raise InvalidDeclaration(
                 f"there are {len(resources)} types, with those of histories; allowed are "
                 f"{_MAX_TYPES}"
             )
-        _check_unique("type", [one.type for one in resources])
-        _check_unique("collection", [one.collection for one in resources])
+        _check_unique("type", [(one.type, path) for one, path in places])
+        collections = [(one.collection, (*path, "collection")) for one, path in places]
+        _check_unique("collection", collections)
         for resource_type in resources:
             _check_attributes(resource_type)
             _check_indexes(resource_type)
@@ -92,32 +104,46 @@ class Graph(dict[str, ResourceType]):
 def _relationships(
     resource_type: ResourceType, resources: tuple[ResourceType, ...]
 ) -> dict[str, Relationship]:
-    relationships = []
+    relationships, declared = [], []
     for link in resource_type.links:
         ends, key = (link.name, link.target, link.inverse), link.foreign_key
         relationships.append(Relationship(*ends, key, False, resource_type.read_only))
+        declared.append((link.name, _path_of(resource_type, link.name)))
     for other in resources:
         for link in other.links:
             if link.target == resource_type.type:
                 ends, key = (link.inverse, other.type, link.name), link.foreign_key
                 relationships.append(Relationship(*ends, key, True, other.read_only))
-    _check_names(resource_type, [relationship.name for relationship in relationships])
+                declared.append((link.inverse, _path_of(other, link.name)))
+    _check_names(resource_type, declared)
     return {relationship.name: relationship for relationship in relationships}
 
 
-def _check_names(resource_type: ResourceType, relationships: Sequence[str]) -> None:
+def _path_of(resource_type: ResourceType, *names: str) -> DeclarationPath:
+    """Return where a type, its attribute or link is declared: a history with its link."""
+    if resource_type.history_of is not None:
+        return resource_type.links[0].target, resource_type.history_of.name
+    return resource_type.type, *names
+
+
+def _check_names(
+    resource_type: ResourceType, relationships: Iterable[tuple[str, DeclarationPath]]
+) -> None:
     """Check that attributes, relationships, `type`, `id` and the authorship share one namespace."""
-    type_name, attributes = resource_type.type, resource_type.attributes
-    links = [link.foreign_key for link in resource_type.links]
-    hidden = [*resource_type.hidden, *resource_type.tracking_fields]
-    _check_unique(f"field of {type_name}", [*attributes, *relationships])
+    type_name, path = resource_type.type, _path_of(resource_type)
+    links = [(one.foreign_key, _path_of(resource_type, one.name)) for one in resource_type.links]
+    attributes = [(name, _path_of(resource_type, name)) for name in resource_type.attributes]
+    hidden = [(name, path) for name in (*resource_type.hidden, *resource_type.tracking_fields)]
+    fields = [*attributes, *relationships]
+    _check_unique(f"field of {type_name}", fields)
     _check_unique(f"stored field of {type_name}", [*hidden, *attributes, *links])
-    for name in (type_name, resource_type.collection, *attributes, *relationships, *links):
-        reason = "it is reserved" if name in _RESERVED else None
+    for name, at in [(type_name, path), (resource_type.collection, path), *fields, *links]:
         if not _MEMBER_NAME.fullmatch(name):
-            reason = "use at most 63 of a-z, 0-9 and _, and begin with a-z"
-        if reason:
-            raise InvalidDeclaration(f"`{name}` of {type_name} is not a valid name: {reason}")
+            reason = "is not a valid name: use at most 63 of a-z, 0-9 and _, and begin with a-z"
+            raise InvalidDeclaration(f"`{name}` of {type_name} {reason}", *at)
+        if name in _RESERVED:
+            reason = "is not a valid name: it is reserved"
+            raise InvalidDeclaration(f"`{name}` of {type_name} {reason}", *at)
 
 
 def _check_attributes(resource_type: ResourceType) -> None:
@@ -128,7 +154,8 @@ def _check_attributes(resource_type: ResourceType) -> None:
         elif not (attribute.required or attribute.nullable) and attribute.load_default is None:
             defect = "must be required or nullable, or have a default"
         if defect and name not in resource_type.computed:
-            raise InvalidDeclaration(f"attribute {resource_type.type}.{name} {defect}")
+            path = _path_of(resource_type, name)
+            raise InvalidDeclaration(f"attribute {resource_type.type}.{name} {defect}", *path)
 
 
 def _check_indexes(resource_type: ResourceType) -> None:
@@ -136,28 +163,32 @@ def _check_indexes(resource_type: ResourceType) -> None:
     if count > _MAX_INDEXES - _UNDECLARED_INDEXES:
         raise InvalidDeclaration(
             f"{resource_type.type} needs {count} indexes, one for each attribute and link and "
-            f"another for each unique attribute; allowed are {_MAX_INDEXES - _UNDECLARED_INDEXES}"
+            "another for each unique attribute; allowed are "
+            f"{_MAX_INDEXES - _UNDECLARED_INDEXES}",
+            *_path_of(resource_type),
         )
 
 
 def _check_links(resources: Iterable[ResourceType]) -> None:
     links = {(one.type, link.name): link for one in resources for link in one.links}
-    types = [one.type for one in resources if not one.read_only]
+    types = {one.type for one in resources}
     for (type_name, name), link in links.items():
         if link.target not in types:
-            target = f"the target of {type_name}.{name}, `{link.target}`, is not declared"
-            raise InvalidDeclaration(f"{target}; choose from {', '.join(types)}")
+            target = f"the target of {type_name}.{name}, `{link.target}`,"
+            raise InvalidDeclaration(f"{target} is not declared", type_name, name)
         opposite = links.get((link.target, link.inverse))
         if opposite and (opposite.target, opposite.inverse) == (type_name, name):
             pair = f"{type_name}.{name} and {link.target}.{link.inverse}"
             reason = "many-to-many links are not supported; declare the link on one side"
-            raise InvalidDeclaration(f"{pair} are each other's inverse: {reason}")
+            raise InvalidDeclaration(f"{pair} are each other's inverse: {reason}", type_name, name)
 
 
-def _check_unique(kind: str, names: Sequence[str]) -> None:
-    if len({*names}) < len(names):
-        repeated = next(name for name in names if names.count(name) > 1)
-        raise InvalidDeclaration(f"{kind} declared twice: {repeated}")
+def _check_unique(kind: str, declared: Iterable[tuple[str, DeclarationPath]]) -> None:
+    names = set[str]()
+    for name, path in declared:
+        if name in names:
+            raise InvalidDeclaration(f"{kind} declared twice: {name}", *path)
+        names.add(name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ import decimal
 import json
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
@@ -26,7 +26,7 @@ from registry.model.attributes import (
     Integer,
     Text,
 )
-from registry.model.graph import Graph, InvalidDeclaration
+from registry.model.graph import DeclarationPath, Graph, InvalidDeclaration
 from registry.model.resource_type import History, Link, ResourceType
 from registry.resources import RESOURCES
 
@@ -38,6 +38,12 @@ _MAX_VALUES = 100
 """Values of an enumeration, which error messages list."""
 
 _TOML_ERROR = re.compile(r"(.*) \(at line ([0-9]+), column [0-9]+\)")
+
+_TOML_KEY = r"""(?:[\w-]+|"[^"]*"|'[^']*')"""
+_STATEMENT = re.compile(
+    rf"\s*(?P<table>\[*)\s*(?P<names>{_TOML_KEY}(?:\s*\.\s*{_TOML_KEY})*)\s*[\]=]"
+)
+"""The beginning of a line that declares something."""
 
 _KINDS: Mapping[str, type[Attribute]] = {
     "text": Text,
@@ -76,7 +82,7 @@ RESERVED_COLLECTIONS = frozenset(
 
 
 class InvalidTypesFile(ValueError):
-    """A file of types is not valid; the message is one line, which names the file."""
+    """A file of types is not valid; the message is one line, which names the file and the line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +99,11 @@ class TypesFile:
         """Return the types of this package and of the file."""
         return _declared(_parsed(self.text))
 
+    def place(self, path: DeclarationPath) -> str:
+        """Return the name of the file, and the line that declares a path, if one does."""
+        line = _line_of(path, self.text)
+        return self.name if line is None else f"{self.name}, line {line}"
+
 
 def read_types(name: str) -> TypesFile:
     """Read a file of types. Raises InvalidTypesFile."""
@@ -108,9 +119,11 @@ def read_types(name: str) -> TypesFile:
         Graph(types.resources())
     except OSError as error:
         raise InvalidTypesFile(f"{name}: {error.strerror}") from None
+    except InvalidDeclaration as error:
+        raise InvalidTypesFile(f"{types.place(error.path)}: {error}") from None
     except RecursionError:
         raise InvalidTypesFile(f"{name}: nested too deeply") from None
-    except ValueError as error:  # a declaration, TOML, mostly with the line, or UTF-8
+    except ValueError as error:  # of TOML, mostly with the line, or of UTF-8
         found = _TOML_ERROR.fullmatch(str(error))
         shown = f", line {found[2]}: {found[1]}" if found else f": {error}"
         raise InvalidTypesFile(f"{name}{shown}") from None
@@ -141,13 +154,28 @@ def _parsed(text: str) -> Table:
     return tomllib.loads(text, parse_float=decimal.Decimal)
 
 
+def _line_of(path: DeclarationPath, text: str) -> int | None:
+    """Return the first line that looks as if it declares a path, or its nearest parent."""
+    lines: dict[DeclarationPath, int] = {}
+    table: DeclarationPath = ()
+    for number, line in enumerate(text.split("\n"), 1):
+        if statement := _STATEMENT.match(line):
+            names = tuple(name.strip("\"'") for name in re.findall(_TOML_KEY, statement["names"]))
+            table, declared = (names, names) if statement["table"] else (table, (*table, *names))
+            for end in range(1, len(declared) + 1):
+                lines.setdefault(declared[:end], number)
+    declared = next((path[:end] for end in range(len(path), 0, -1) if path[:end] in lines), ())
+    return lines.get(declared)
+
+
 def _declared(tables: Table) -> tuple[ResourceType, ...]:
     """Return the types of this package and of parsed tables. Raises InvalidDeclaration."""
-    types = {one.type: one for one in RESOURCES}
+    types, existing = {one.type: one for one in RESOURCES}, Graph(RESOURCES)
     for name, table in tables.items():
         if not isinstance(table, dict):
-            raise InvalidDeclaration(f"`{name}` is not a table: declare a type as [{name}]")
-        types[name] = _with_attributes(name, table, types.get(name))
+            raise InvalidDeclaration(f"`{name}` is not a table: declare a type as [{name}]", name)
+        taken = existing[name].relationships.keys() if name in types else ()
+        types[name] = _with_attributes(name, table, types.get(name), taken)
     for name, table in tables.items():
         # After all attributes, as histories copy some of the targets.
         links = tuple(_link(types, name, *one) for one in table.items() if _is_link(one[1]))
@@ -155,30 +183,37 @@ def _declared(tables: Table) -> tuple[ResourceType, ...]:
     return tuple(types.values())
 
 
-def _with_attributes(name: str, table: Table, existing: ResourceType | None) -> ResourceType:
-    """Return a type with the attributes of its table: a new one, or one of this package."""
+def _with_attributes(
+    name: str, table: Table, existing: ResourceType | None, relationships: Iterable[str]
+) -> ResourceType:
+    """Return a type with the attributes of its table: a new one, or one of this package.
+
+    relationships: the names of those that it has.
+    """
     fields = dict(table)
     if existing is None:
         collection = fields.pop("collection", None)
         if not isinstance(collection, str):
             advice = f'such as collection = "{name}s"'
-            raise InvalidDeclaration(f"the new type {name} needs its collection, {advice}")
+            raise InvalidDeclaration(f"the new type {name} needs its collection, {advice}", name)
         if collection in RESERVED_COLLECTIONS:
-            raise InvalidDeclaration(f"the collection {collection} is reserved: choose another")
+            reserved = f"the collection {collection} is reserved: choose another"
+            raise InvalidDeclaration(reserved, name, "collection")
         existing = ResourceType(name, collection, Schema)
     elif "collection" in fields:
-        unchanged = f"the collection of {name} is {existing.collection}"
-        raise InvalidDeclaration(f"{unchanged}: leave it out")
+        reason = f"the collection of {name} is {existing.collection}: leave it out"
+        raise InvalidDeclaration(reason, name, "collection")
+    taken = {*existing.attributes, *relationships}
     for field in fields:
-        if field in existing.attributes:
-            raise InvalidDeclaration(f"{name}.{field} exists: choose another name")
+        if field in taken:
+            raise InvalidDeclaration(f"{name}.{field} exists: choose another name", name, field)
     attributes = {
-        field: _attribute(f"{name}.{field}", options)
+        field: _attribute(name, field, options)
         for field, options in fields.items()
         if not _is_link(options)
     }
     if not (existing.attributes or attributes):
-        raise InvalidDeclaration(f"the new type {name} needs an attribute")
+        raise InvalidDeclaration(f"the new type {name} needs an attribute", name)
     schema = existing.schema.from_dict({**attributes})
     return replace(existing, schema=schema, added=frozenset(fields))
 
@@ -187,8 +222,8 @@ def _is_link(options: Any) -> bool:
     return isinstance(options, dict) and "link" in options
 
 
-def _attribute(path: str, declared: Any) -> Attribute:
-    """Return the attribute of some options. path: its name, with that of the type."""
+def _attribute(type_name: str, name: str, declared: Any) -> Attribute:
+    path = type_name, name
     options = declared if isinstance(declared, dict) else {"type": declared}
     _check_options(options, _ATTRIBUTE_OPTIONS, path)
     make = _maker(options, path)
@@ -198,41 +233,43 @@ def _attribute(path: str, declared: Any) -> Attribute:
             try:
                 values[option] = make(nullable=True).load(_json_value(options[option]))
             except ValidationError as error:
-                reason = f"the {option} of {path}: {' '.join(map(str, error.messages))}"
-                raise InvalidDeclaration(reason) from None
+                reason = f"the {option} of {type_name}.{name}: {' '.join(map(str, error.messages))}"
+                raise InvalidDeclaration(reason, *path, option) from None
     if "default" in options and options.get("required"):
-        raise InvalidDeclaration(f"{path} has a default, so it cannot be required")
+        reason = "has a default, so it cannot be required"
+        raise InvalidDeclaration(f"{type_name}.{name} {reason}", *path)
     if "example" in values:
         values["example"] = make(nullable=True).to_json(values["example"])
     further = {key: one for key, one in options.items() if key not in {"type", "enum"}}
     return make(**further | values)
 
 
-def _maker(options: Table, path: str) -> Callable[..., Attribute]:
+def _maker(options: Table, path: DeclarationPath) -> Callable[..., Attribute]:
     """Return what makes the attribute of some options, without these."""
     kind, values = options.get("type", "text"), options.get("enum")
     if kind not in _KINDS or (values is None and "type" not in options):
         found = repr(kind) if "type" in options else "no type"
-        raise InvalidDeclaration(f"{path} has {found}: use {', '.join(_KINDS)}, or enum or link")
+        reason = f"has {found}: use {', '.join(_KINDS)}, or enum or link"
+        raise InvalidDeclaration(f"{'.'.join(path)} {reason}", *path)
     if values is None:
         return _KINDS[kind]
     is_valid = kind == "text" and all(
         isinstance(one, str) and 0 < len(one) <= MAX_TEXT for one in values
     )
     if not is_valid or not 0 < len(values) <= _MAX_VALUES or len({*values}) < len(values):
-        valid = f"1 to {_MAX_VALUES} different texts"
-        raise InvalidDeclaration(f"the enum of {path} must be {valid}")
+        reason = f"the enum of {'.'.join(path)} must be 1 to {_MAX_VALUES} different texts"
+        raise InvalidDeclaration(reason, *path, "enum")
     return partial(Enumeration, *values)
 
 
-def _check_options(options: Table, known: Mapping[str, type], path: str) -> None:
+def _check_options(options: Table, known: Mapping[str, type], path: DeclarationPath) -> None:
     for option, value in options.items():
         if option not in known:
-            choices = ", ".join(known)
-            raise InvalidDeclaration(f"{path} has no option {option!r}; choose from {choices}")
+            reason = f"has no option {option!r}; choose from {', '.join(known)}"
+            raise InvalidDeclaration(f"{'.'.join(path)} {reason}", *path, option)
         if not isinstance(value, known[option]):
-            valid = _TOML_NAMES[known[option]]
-            raise InvalidDeclaration(f"{option} of {path} must be {valid}")
+            reason = f"must be {_TOML_NAMES[known[option]]}"
+            raise InvalidDeclaration(f"{option} of {'.'.join(path)} {reason}", *path, option)
 
 
 def _json_value(value: Any) -> Any:
@@ -247,21 +284,25 @@ def _json_value(value: Any) -> Any:
 
 def _link(types: Mapping[str, ResourceType], type_name: str, name: str, options: Table) -> Link:
     """Return a link with a history, whose periods copy what people know both ends by."""
-    _check_options(options, _LINK_OPTIONS, f"{type_name}.{name}")
-    if "inverse" not in options:
-        reason = "needs inverse, the name of the relationship of the target"
-        raise InvalidDeclaration(f"the link {type_name}.{name} {reason}")
-    target = types.get(options["link"])  # if it is missing, the graph says so
+    path = type_name, name
+    _check_options(options, _LINK_OPTIONS, path)
+    if missing := _LINK_OPTIONS.keys() - options:
+        reason = f"needs {missing.pop()}, the name of the relationship of the target"
+        raise InvalidDeclaration(f"the link {'.'.join(path)} {reason}", *path)
+    target = types.get(options["link"])
+    if target is None:
+        reason = f"the target of {'.'.join(path)}, {options['link']!r}, is not declared"
+        raise InvalidDeclaration(f"{reason}; choose from {', '.join(types)}", *path)
     return Link(
         name=name,
-        target=options["link"],
+        target=target.type,
         foreign_key=name,
         inverse=options["inverse"],
         history=History(
             type=history_type(type_name, name),
             collection=f"{history_type(type_name, name)}s",
             source_copies=_copies(type_name, types[type_name]),
-            target_copies=_copies(name, target) if target else {},
+            target_copies=_copies(name, target),
         ),
     )
 

@@ -103,20 +103,24 @@ async def test_a_search_finds_texts_stored_before_it_knew_their_attribute(
 
 
 @pytest.mark.parametrize(
-    ("declared", "name"),
+    ("declared", "line", "name"),
     [
-        ('[phone]\ncollection = "phones"\nowner_period = "integer"', "phone.owner_period"),
-        ('[phone]\ncollection = "phones"\nowner_changed = "datetime"', "phone.owner_changed"),
-        ('[desk]\nroom = "text"\ncollection = "phone_owner_periods"', "desk.collection"),
-        ('[phone_owner_period]\ncollection = "desks"\nroom = "text"', "phone_owner_period"),
+        (
+            '[phone]\ncollection = "phones"\nnumber = "text"\nowner_period = "integer"',
+            4,
+            "phone.owner_period",
+        ),
+        ('[phone]\ncollection = "phones"\nowner_changed = "datetime"', 3, "phone.owner_changed"),
+        ('[desk]\nroom = "text"\ncollection = "phone_owner_periods"', 3, "desk.collection"),
+        ('[phone_owner_period]\ncollection = "desks"\nroom = "text"', 1, "phone_owner_period"),
     ],
 )
 async def test_stored_names_of_a_hidden_link_are_refused(
-    restart: Restart, declared: str, name: str
+    restart: Restart, declared: str, line: int, name: str
 ) -> None:
     await restart(PHONES)
     await restart("")
-    reason = f"t.toml: {name}: the hidden link phone.owner is stored under this name"
+    reason = f"t.toml, line {line}: {name}: the hidden link phone.owner is stored under this name"
     with pytest.raises(StartError, match=reason):
         await restart(declared)
     await restart(PHONES)

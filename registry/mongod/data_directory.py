@@ -90,15 +90,10 @@ async def locked(data_dir: Path) -> AsyncIterator[None]:
 
 
 async def _lock(file: BinaryIO, data_dir: Path) -> None:
-    deadline = time.monotonic() + _COMMAND_SECONDS
-    while not _try_lock(file):
-        if time.monotonic() > deadline:
-            file.seek(0)
-            user = f"another registry (process {file.read().decode()}), a service or a command"
-            raise StartError(
-                f"data directory {data_dir} is in use by {user}: stop it, or {_ADVICE}"
-            )
-        await asyncio.sleep(_POLL_SECONDS)
+    if not await _acquire(file, _COMMAND_SECONDS):
+        file.seek(0)
+        user = f"another registry (process {file.read().decode()}), a service or a command"
+        raise StartError(f"data directory {data_dir} is in use by {user}: stop it, or {_ADVICE}")
     with start_errors(data_dir):
         file.truncate(0)
         file.write(str(os.getpid()).encode())
@@ -111,27 +106,22 @@ async def wait_for_previous(data_dir: Path) -> None:
     Raises StartError.
     """
     lock = db_path(data_dir) / "mongod.lock"
-    deadline = time.monotonic() + _PREVIOUS_SECONDS
-    while process := _locked_by(lock):
-        if time.monotonic() > deadline:
-            raise StartError(f"mongod (process {process}) still uses {lock.parent}: stop it first")
-        await asyncio.sleep(_POLL_SECONDS)
-
-
-def _locked_by(lock: Path) -> str | None:
     with suppress(OSError), lock.open("r+") as file:
-        if not _try_lock(file):
-            return file.read().strip() or "unknown"
-    return None
+        if not await _acquire(file, _PREVIOUS_SECONDS):
+            process = file.read().strip() or "unknown"
+            raise StartError(f"mongod (process {process}) still uses {lock.parent}: stop it first")
 
 
-def _try_lock(file: IO[Any]) -> bool:
-    """Lock a file unless another process has locked it; return whether this one has."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+async def _acquire(file: IO[Any], seconds: float) -> bool:
+    """Lock a file once no other process has locked it; return whether that was in time."""
+    deadline = time.monotonic() + seconds
+    while True:
+        with suppress(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        if time.monotonic() > deadline:
+            return False
+        await asyncio.sleep(_POLL_SECONDS)
 
 
 @contextmanager

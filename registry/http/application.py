@@ -43,16 +43,14 @@ def endpoints(graph: Graph, page_size: int) -> list[Endpoint]:
     of_types = [endpoint for scope in scopes for endpoint in _of_type(scope)]
     return [
         *of_types,
-        Endpoint(OPERATIONS_PATH, "operations", AtomicView),
-        Endpoint(CHANGES_PATH, "changes", FeedView),
+        Endpoint(OPERATIONS_PATH, AtomicView),
+        Endpoint(CHANGES_PATH, FeedView),
     ]
 
 
 def mount(app: web.Application, served: list[Endpoint]) -> None:
     """Serve the endpoints."""
-    routes = [
-        web.view(one.path, one.view, name=one.name, expect_handler=defer_continue) for one in served
-    ]
+    routes = [web.view(one.path, one.view, expect_handler=defer_continue) for one in served]
     app[ENDPOINTS] = dict(zip(app.add_routes(routes), served, strict=True))
 
 
@@ -60,10 +58,10 @@ def _of_type(scope: QueryScope) -> Iterator[Endpoint]:
     resource = scope.resource
     paths = path_of(resource), path_of(resource, "{id}")
     # The router tries the paths of a type in this order: the most frequent one comes first.
-    yield Endpoint(paths[1], f"{resource.type}_detail", DetailView, scope)
-    yield Endpoint(paths[0], f"{resource.type}_list", CollectionView, scope)
+    yield Endpoint(paths[1], DetailView, scope)
+    yield Endpoint(paths[0], CollectionView, scope)
     for name, relationship in resource.relationships.items():
         linkage = MembersView if relationship.to_many else LinkageView
         paths = path_of(resource, "{id}", "relationships", name), path_of(resource, "{id}", name)
-        yield Endpoint(paths[0], f"{resource.type}_{name}_linkage", linkage, scope, relationship)
-        yield Endpoint(paths[1], f"{resource.type}_{name}", RelatedView, scope, relationship)
+        yield Endpoint(paths[0], linkage, scope, relationship)
+        yield Endpoint(paths[1], RelatedView, scope, relationship)

@@ -82,12 +82,11 @@ class Endpoint:
     def __init__(
         self,
         path: str,
-        name: str,
         view: "type[DocumentView]",
         scope: QueryScope | None = None,
         relationship: Relationship | None = None,
     ) -> None:
-        self.path, self.name, self.view = path, name, view
+        self.path, self.view = path, view
         self.scope, self.relationship = scope, relationship
         self.handlers = view.handlers
         types: list[ResourceType] = []

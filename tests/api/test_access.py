@@ -209,9 +209,7 @@ async def test_each_operation_requires_the_scopes_of_its_type(api: Api, header: 
     assert (await api.operate(*operations, **await header("write"))).status == 200
 
 
-async def test_a_request_without_a_token_is_asked_for_one_where_tokens_are_required(
-    api: Api, serve: Serve
-) -> None:
+async def test_a_request_without_a_token_is_refused(api: Api, serve: Serve) -> None:
     other_scheme = {"Authorization": "Basic Z3JhY2U6aG9wcGVy"}
     for headers in ({}, other_scheme):
         response = await api.get("/persons/1", **headers)
@@ -305,7 +303,7 @@ async def test_a_token_that_ends_before_the_body_arrives_writes_nothing(
     assert await database["persons"].count_documents({}) == 0
 
 
-async def test_a_token_that_is_revoked_while_a_large_document_waits_writes_nothing(
+async def test_a_token_revoked_while_a_document_waits_writes_nothing(
     api: Api, header: Header, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     find = TokenLookups.find
@@ -327,7 +325,7 @@ async def test_a_token_that_is_revoked_while_a_large_document_waits_writes_nothi
     assert await database["persons"].count_documents({}) == 0
 
 
-async def test_a_service_without_a_token_says_how_to_create_one_in_its_database(
+async def test_a_service_without_tokens_shows_how_to_create_one(
     serve: Serve, settings: Settings, grant: Grant
 ) -> None:
     exposed = replace(settings, host="192.0.2.1", public_url="https://registry.example.com")

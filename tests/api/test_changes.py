@@ -96,7 +96,7 @@ async def test_each_change_is_an_atomic_operation(api: Api) -> None:
     ]
 
 
-async def test_changes_of_a_transaction_are_adjacent_and_only_the_last_has_an_id(api: Api) -> None:
+async def test_only_the_last_change_of_a_transaction_has_an_id(api: Api) -> None:
     async with following(api) as feed:
         grace = await api.person()
         await api.operate(*[add(COMPUTER)] * 20)
@@ -169,9 +169,7 @@ async def test_a_follower_continues_after_the_last_id_it_has(api: Api) -> None:
         assert await feed.ids(1) == [third]
 
 
-async def test_hidden_and_internal_fields_are_no_part_of_the_feed(
-    api: Api, database: Database
-) -> None:
+async def test_the_feed_has_no_hidden_or_internal_fields(api: Api, database: Database) -> None:
     ada = int(await api.person("Ada"))
     async with following(api) as feed:
         for values in (
@@ -190,7 +188,7 @@ async def test_hidden_and_internal_fields_are_no_part_of_the_feed(
     assert "secret" not in text
 
 
-async def test_what_other_programs_write_is_sent_where_it_is_valid(
+async def test_only_valid_writes_of_other_programs_are_sent(
     serve: Serve, database: Database
 ) -> None:
     api = await serve(WITH_DEVICES)
@@ -319,7 +317,7 @@ async def test_the_feed_of_a_revoked_or_expired_token_ends(
         assert len(await others.changes(1)) == 1
 
 
-async def test_what_is_not_a_position_of_the_past_is_refused(api: Api, database: Database) -> None:
+async def test_an_invalid_position_is_refused(api: Api, database: Database) -> None:
     now = await api.repository.now()
     later = api.repository.positions.encode(Timestamp(now.time + 3_600, 1))
     other = (await Positions.of(database, "persons")).encode(Timestamp(1_700_000_000, 1))
@@ -373,7 +371,7 @@ async def test_other_parameters_are_refused(api: Api) -> None:
             assert response.errors == [(400, name) for name in parameters]
 
 
-async def test_other_clients_get_the_present_and_the_oldest_position(api: Api) -> None:
+async def test_json_clients_get_the_present_and_oldest_positions(api: Api) -> None:
     first, decode = await present(api), api.repository.positions.decode
     await api.person()
     for accept in ("*/*", "application/vnd.api+json", "text/event-stream;q=0"):
@@ -386,7 +384,7 @@ async def test_other_clients_get_the_present_and_the_oldest_position(api: Api) -
         await feed.changes(1)
 
 
-async def test_head_has_the_headers_of_the_feed_and_follows_nothing(api: Api) -> None:
+async def test_head_of_the_feed_follows_nothing(api: Api) -> None:
     response = await api.fetch("/changes", "HEAD", **STREAM)
     assert (response.status, response.body) == (200, b"")
     assert response.headers["Content-Type"] == "text/event-stream"
@@ -507,7 +505,7 @@ async def test_a_stop_ends_followers_first(serve: Serve, caplog: pytest.LogCaptu
 
 
 @pytest.mark.usefixtures("few_recent_changes")
-async def test_changes_that_are_dropped_while_a_follower_catches_up_are_not_left_out(
+async def test_no_change_is_missed_while_a_follower_catches_up(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     catch_up, has_caught_up, goes_on = Followers._catch_up, asyncio.Event(), asyncio.Event()
@@ -539,7 +537,7 @@ async def write_one_by_one(api: Api, follower: Stream) -> list[str]:
 
 
 @pytest.mark.usefixtures("few_recent_changes")
-async def test_followers_that_catch_up_have_a_limit_and_each_client_a_share(
+async def test_catch_ups_have_a_limit_per_client(
     serve: Serve,
 ) -> None:
     api = await serve(queue_seconds=0.1)

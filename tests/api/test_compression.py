@@ -71,7 +71,7 @@ async def test_large_documents_are_compressed_if_the_client_accepts_gzip(fleet: 
             assert length == len(response.body)
 
 
-async def test_what_is_small_or_not_to_be_compressed_is_not(
+async def test_small_responses_are_not_compressed(
     api: Api, serve: Serve, settings: Settings
 ) -> None:
     await api.person()

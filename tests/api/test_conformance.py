@@ -205,7 +205,7 @@ async def test_accept_is_negotiated_on_every_read(fleet: Api) -> None:
             assert (response.status, response.headers["Vary"]) == (status, VARY), (path, accept)
 
 
-async def test_an_unacceptable_accept_changes_nothing(fleet: Api, database: Database) -> None:
+async def test_an_unacceptable_accept_is_refused(fleet: Api, database: Database) -> None:
     before = await stored_records(database)
     for request in (*WRITES, *DELETIONS):
         response = await fleet.send(*request, Accept=f"text/html, {PROFILE}")
@@ -215,9 +215,7 @@ async def test_an_unacceptable_accept_changes_nothing(fleet: Api, database: Data
     assert await stored_records(database) == before
 
 
-async def test_an_unsupported_media_type_changes_nothing_and_the_error_names_the_expected_one(
-    fleet: Api, database: Database
-) -> None:
+async def test_an_unsupported_media_type_is_refused(fleet: Api, database: Database) -> None:
     before = await stored_records(database)
     for request, sent in product(WRITES, [UTF_8, ATOMIC, "application/json"]):
         response = await fleet.send(*request, **{"Content-Type": sent})

@@ -85,7 +85,7 @@ async def test_assignments_keep_the_ids_of_what_is_deleted(
     assert ends == [f"B,Ada King,1,{email}1", f"A,Ada King,2,{email}1"]
 
 
-async def test_what_has_no_column_is_an_error_document(api: Api) -> None:
+async def test_fields_without_a_column_are_refused(api: Api) -> None:
     for path, name in (
         ("/persons?include=computers", "computers"),
         ("/computers?include=owner.computers", "owner.computers"),
@@ -121,9 +121,7 @@ async def test_a_table_needs_the_scopes_of_what_it_shows(guarded: Api, header: H
 
 
 @pytest.mark.parametrize("path", ["/computers", "/computers?page[size]=500"])
-async def test_preconditions_head_and_compression_are_those_of_other_responses(
-    api: Api, path: str
-) -> None:
+async def test_csv_supports_preconditions_head_and_compression(api: Api, path: str) -> None:
     added = add(new("computer", serial="S" * 20))
     await api.operate(*[added] * 100)
     plain = await fetch(api, path, Accept_Encoding="identity")

@@ -121,7 +121,7 @@ def test_unique_attributes_and_their_conflicts_are_described() -> None:
     assert "No two" not in str(DESCRIPTION)
 
 
-def test_the_authorship_is_described_as_read_only_attributes_that_fields_can_name() -> None:
+def test_authorship_is_described_as_read_only() -> None:
     components, names = DESCRIPTION["components"], AUTHORSHIP.keys()
     for title in ("Person", "Computer"):
         shown = components["schemas"][f"{title}Resource"]["properties"]
@@ -186,7 +186,7 @@ def test_every_parameter_has_a_description_a_schema_and_only_valid_examples() ->
         assert "default" not in parameter["schema"]
 
 
-def test_an_unedited_example_reads_little_and_changes_one_attribute_of_no_resource() -> None:
+def test_unedited_examples_are_harmless() -> None:
     for path, method, operation in operations():
         described = list(map(resolve, operation["parameters"]))
         if "{id}" in path:
@@ -364,7 +364,7 @@ ATOMIC_OPERATIONS: list[Any] = [
 ]
 
 
-async def test_operations_are_accepted_if_and_only_if_their_schema_allows_them(api: Api) -> None:
+async def test_operations_are_accepted_iff_their_schema_allows_them(api: Api) -> None:
     await api.person()
     await api.computer()
     body = DESCRIPTION["paths"]["/operations"]["post"]["requestBody"]

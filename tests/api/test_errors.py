@@ -93,7 +93,7 @@ async def test_a_document_of_another_structure_is_rejected_with_a_pointer(api: A
         assert (response.status, response.errors[0]) == (400, (400, pointer)), document
 
 
-async def test_errors_of_the_query_string_and_of_the_document_are_reported_together(
+async def test_errors_of_query_and_document_are_reported_together(
     api: Api,
 ) -> None:
     for method, path, data, expected in (

@@ -71,9 +71,7 @@ async def stored(api: Api, database: Database, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.usefixtures("number_of_related")
 @hypothesis_settings(max_examples=30, derandomize=True)
 @given(data=st.data())
-async def test_queries_agree_with_the_model_however_many_related_records_match(
-    api: Api, stored: Model, data: st.DataObject
-) -> None:
+async def test_queries_match_the_model(api: Api, stored: Model, data: st.DataObject) -> None:
     type_name = data.draw(strategies.types)
     drawn = data.draw(strategies.collection_queries(type_name, [1, 2, 6]))
     query = Query(sort=drawn.sort, conditions=drawn.conditions, combined=drawn.combined)
@@ -103,7 +101,7 @@ OF_COMPUTERS: list[Condition | None] = [
 @pytest.mark.parametrize(
     "conditions", [OF_OWNERS, pytest.param(OF_COMPUTERS, marks=pytest.mark.slow)]
 )
-async def test_orders_by_related_attributes_agree_with_the_model(
+async def test_orders_by_owner_match_the_model(
     api: Api, stored: Model, conditions: list[Condition | None]
 ) -> None:
     for sort in ORDERS_BY_OWNER:

@@ -52,7 +52,7 @@ def is_refused(response: Response) -> bool:
 
 
 @pytest.mark.parametrize(("collection", "fields", "line"), INVALID)
-async def test_requests_that_need_an_invalid_record_fail_and_others_do_not(
+async def test_only_requests_that_need_an_invalid_record_fail(
     api: Api,
     database: Database,
     caplog: pytest.LogCaptureFixture,

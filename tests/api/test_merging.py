@@ -128,7 +128,7 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], tuple[int, str]]] = [
 """A type, attributes, relationships, and the only error of a merge of these."""
 
 
-async def test_what_cannot_be_merged_changes_nothing(api: Api, database: Database) -> None:
+async def test_a_refused_merge_changes_nothing(api: Api, database: Database) -> None:
     await merge(api, "person", ADA)
     await merge(api, "computer", {"serial": "SN-1"})
     for note, price in (("a", "1.00"), ("b", "2.00")):
@@ -148,7 +148,7 @@ async def test_what_cannot_be_merged_changes_nothing(api: Api, database: Databas
         assert await everything(database) == before
 
 
-async def test_the_whole_request_merges_or_none_of_it(serve: Serve, api: Api) -> None:
+async def test_merges_without_a_key_are_refused(serve: Serve, api: Api) -> None:
     """`If-Match`, which names a resource, and types without unique attributes are refused."""
     for tag in ("*", '"1-a"'):
         refused = await merge(api, "person", ADA, {**MERGE, "If-Match": tag})
@@ -187,7 +187,7 @@ async def test_equal_values_are_those_that_the_index_compares(api: Api) -> None:
         assert {one["data"]["id"] for one in results} == {merged.id}
 
 
-async def test_letters_that_only_the_index_takes_as_equal_are_a_conflict(api: Api) -> None:
+async def test_letters_equal_only_in_the_index_conflict(api: Api) -> None:
     """Such as composed and decomposed ones; at least nothing is stored twice, or merged wrongly."""
     assert (await merge(api, "person", ADA | {"email": "\u00e4da@example.com"})).status == 201
     response = await merge(api, "person", ADA | {"email": "a\u0308da@example.com"})
@@ -196,7 +196,7 @@ async def test_letters_that_only_the_index_takes_as_equal_are_a_conflict(api: Ap
 
 
 @pytest.mark.parametrize("headers", [{}, MERGE])
-async def test_letters_that_the_index_tells_apart_are_two_values(
+async def test_letters_distinct_in_the_index_are_two_values(
     api: Api, headers: Mapping[str, str]
 ) -> None:
     for name, sent in (("Ada", headers), ("Augusta", MERGE)):

@@ -93,7 +93,7 @@ async def test_attributes_that_cannot_be_written_are_refused(api: Api) -> None:
 
 
 @pytest.mark.parametrize("sent", ["computer", "persons", "Person", "", "person "])
-async def test_a_type_that_does_not_match_the_path_hides_other_errors(api: Api, sent: str) -> None:
+async def test_a_type_conflict_hides_other_errors(api: Api, sent: str) -> None:
     await api.person()
     data = new(sent, {"x": 1}, serial="SN-1")
     for response in (await api.post("/persons", data), await api.patch("/persons/1", data)):
@@ -101,7 +101,7 @@ async def test_a_type_that_does_not_match_the_path_hides_other_errors(api: Api, 
     assert (await api.get("/persons")).ids == ["1"]
 
 
-async def test_errors_of_different_kinds_are_reported_together_with_status_400(api: Api) -> None:
+async def test_several_kinds_of_errors_have_status_400(api: Api) -> None:
     links = {"computers": {"data": [identifier("person", [])]}, "cars": {}}
     response = await api.post("/persons", new("person", links, first_name=5, age=3))
     assert response.status == 400
@@ -171,9 +171,7 @@ async def test_read_only_attributes_keep_their_values(
     assert await database.persons.find_one() == before
 
 
-async def test_what_is_deleted_and_links_to_it_no_longer_exist(
-    fleet: Api, database: Database
-) -> None:
+async def test_a_deletion_also_removes_links(fleet: Api, database: Database) -> None:
     other = await fleet.person()
     for path, ignored, left in (
         ("/persons/1", identifier("person", other), [None]),

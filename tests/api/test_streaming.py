@@ -52,7 +52,7 @@ async def fleet(api: Api, database: Database) -> Api:
         "/persons/5/computers?include=owner.computers",
     ],
 )
-async def test_a_stream_has_the_resources_of_all_pages_each_once(fleet: Api, path: str) -> None:
+async def test_a_stream_equals_its_pages(fleet: Api, path: str) -> None:
     whole = (await fleet.get(path)).document
     expected = await fleet.pages(f"{path}&page[size]=500")
     assert whole["data"] == [one for response in expected for one in response.data]

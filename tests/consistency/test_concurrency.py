@@ -274,7 +274,7 @@ async def stored(database: Database) -> State:
     ("workers", "rounds"),
     [("1", 8), *(pytest.param(one, 20, marks=pytest.mark.slow) for one in "12")],
 )
-async def test_concurrent_requests_have_the_responses_of_sequential_ones(
+async def test_concurrent_requests_are_linearizable(
     start: Start, settings: Settings, database: Database, workers: str, rounds: int
 ) -> None:
     state = await stored(database)

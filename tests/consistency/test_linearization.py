@@ -66,7 +66,7 @@ def is_explained(calls: Sequence[Call]) -> bool:
         ([rename(0, "b", 2), rename(2, "c", 2, SECOND), listed(1, "a", "c")], False),
     ],
 )
-def test_an_order_is_found_only_for_consistent_responses(
+def test_only_consistent_responses_have_an_order(
     calls: Sequence[Call], is_consistent: bool
 ) -> None:
     assert is_explained(calls) is is_consistent

@@ -543,7 +543,7 @@ class Comparison(RuleBasedStateMachine):
 
 
 @pytest.mark.parametrize("examples", EXAMPLES)
-def test_every_response_is_that_of_the_model(examples: int, start: Start, mongodb_uri: str) -> None:
+def test_responses_match_the_model(examples: int, start: Start, mongodb_uri: str) -> None:
     client = Client(start("--unique", "person.email", mongodb_uri=mongodb_uri).url)
     run_state_machine_as_test(
         partial(Comparison, client),  # type: ignore[arg-type] # any factory is called

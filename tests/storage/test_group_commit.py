@@ -17,7 +17,6 @@ from registry.storage.errors import (
     InvalidRecord,
     RecordNotFound,
     Unavailable,
-    VersionConflict,
 )
 from registry.storage.mongo import transactions
 from registry.storage.writes import group_commit, id_allocation, write_requests
@@ -182,10 +181,6 @@ DETECTED_BY_THE_SERVICE: dict[str, tuple[Bad, type[Exception]]] = {
     "missing target of a new resource": (
         lambda registry: [registry.create("computer", serial="bad", owner=MISSING)],
         RecordNotFound,
-    ),
-    "wrong version": (
-        lambda registry: [registry.update(("computer", 1), frozenset({99}), serial="bad")],
-        VersionConflict,
     ),
     "read-only value": (
         lambda registry: [

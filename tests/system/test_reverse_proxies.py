@@ -143,7 +143,9 @@ async def public(serve: Serve, settings: Settings) -> Api:
     return await serve(settings=replace(settings, public_url=f"https://{NAME}"))
 
 
-async def test_the_proxy_forwards_the_address_and_host_of_a_client(start: Start) -> None:
+async def test_requests_arrive_with_their_origin_and_without_those_for_metrics(
+    start: Start,
+) -> None:
     seen: list[web.Request] = []
 
     async def respond(request: web.Request) -> web.Response:
@@ -159,6 +161,9 @@ async def test_the_proxy_forwards_the_address_and_host_of_a_client(start: Start)
         }
         async with request("GET", "/persons", headers={"Authorization": "Bearer t", **forged}):
             headers = seen[0].headers
+        async with request("GET", "/metrics") as response:
+            assert response.status == 404
+        assert len(seen) == 1
     assert {name: headers.getall(name) for name in forged} == {
         "X-Forwarded-For": ["127.0.0.1"],
         "X-Forwarded-Proto": ["https"],
@@ -220,13 +225,3 @@ async def test_errors_of_the_service_reach_the_client(public: Api, start: Start)
     ):
         async with sent as response:
             assert (response.status, response.content_type) == (status, MEDIA_TYPE)
-
-
-async def test_metrics_are_not_public(start: Start) -> None:
-    async def respond(_: web.Request) -> web.Response:
-        return web.Response(text="metrics")
-
-    async with upstream(respond) as port:
-        request = await start(port)
-        async with request("GET", "/metrics") as response:
-            assert response.status == 404

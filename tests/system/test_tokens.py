@@ -184,10 +184,8 @@ async def test_a_name_is_revoked_at_once(
     [
         ("", "the following arguments are required: COMMAND"),
         ("create --name ci", "the following arguments are required: --scope"),
-        ("create --name a/b --scope read", "--name: 'a/b' is not a valid name"),
         (f"create --name {'x' * 999} --scope read", f"--name: '{'x' * 80}' is not a valid name"),
         ("create --name ci --scope reed", "--scope: 'reed' is not a scope; available: read, write"),
-        ("create --name ci --scope read --expires 0d", "--expires: '0d' is not a time such as"),
         ("create --name ci --scope read --expires 99999d", "--expires: '99999d' is not a time"),
         ("revoke a/b", "NAME: 'a/b' is not a valid name"),
         ("list --database admin", "--database: the database name 'admin' is reserved"),

@@ -132,8 +132,8 @@ class ErrorCollector:
     def add(self, error: ApiError) -> None:
         """Add an error. Raises ApiErrors when MAX_ERRORS are reached."""
         self._errors.append(error)
-        if len(self._errors) == MAX_ERRORS:
-            raise ApiErrors(self._errors)
+        if len(self._errors) >= MAX_ERRORS:
+            raise ApiErrors(self._errors[:MAX_ERRORS])  # a copy, which may be added again
 
     def __enter__(self) -> None: ...
 

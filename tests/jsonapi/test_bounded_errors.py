@@ -10,6 +10,8 @@ import orjson
 import pytest
 
 from registry.jsonapi.changes import Verb
+from registry.jsonapi.error_objects import MAX_ERRORS, ErrorCollector
+from registry.jsonapi.error_types import NotFound
 from registry.jsonapi.query import QueryScope, parse_query
 from registry.jsonapi.request_documents import load, load_linkage, load_operations
 from registry.model.graph import Graph
@@ -97,6 +99,16 @@ def test_the_errors_of_any_request_are_short(value: str) -> None:
         assert all(len(orjson.dumps(one.to_object("id"))) < 10_000 for one in errors), call
         rejected += bool(errors)
     assert rejected > 100
+
+
+def test_errors_that_are_collected_twice_are_reported_up_to_the_maximum() -> None:
+    def collect() -> None:
+        errors = ErrorCollector()
+        with errors:
+            for _ in range(MAX_ERRORS + 1):
+                errors.add(NotFound("-"))
+
+    assert len(errors_of(collect)) == MAX_ERRORS
 
 
 def test_an_error_for_a_long_member_name_points_to_its_object() -> None:

@@ -17,7 +17,7 @@ from marshmallow import missing
 from pymongo.errors import PyMongoError
 
 from registry.model.attributes import Enumeration
-from registry.model.graph import Graph, tracked_links
+from registry.model.graph import DeclarationPath, Graph, tracked_links
 from registry.model.record import ID, TEXT_BLOCK, Record
 from registry.model.resource_type import Link, ResourceType
 from registry.operations.consistency import Report, RuleReport, check
@@ -92,21 +92,21 @@ class AddedFields:
         ]
         for type_name, link in links:
             for path in self._paths_named_as(type_name, link):
-                place = f"{self._types.place(tuple(path.split(".")))}: " if self._types else ""
+                place = f"{self._types.place(path)}: " if self._types else ""
                 hidden = f"the hidden link {type_name}.{link.name} is stored under this name"
-                raise StartError(f"{place}{path}: {hidden}: choose another")
+                raise StartError(f"{place}{'.'.join(path)}: {hidden}: choose another")
 
-    def _paths_named_as(self, type_name: str, link: Link) -> Iterator[str]:
+    def _paths_named_as(self, type_name: str, link: Link) -> Iterator[DeclarationPath]:
         """Yield the paths of what has the name of the history or of a stored field of a link."""
         periods = history_type(type_name, link.name)
         for resource in self._graph.writable:
             if resource.type == periods:
-                yield periods
+                yield (periods,)
             if resource.collection == f"{periods}s":
-                yield f"{resource.type}.collection"
+                yield resource.type, "collection"
             if resource.type == type_name:
                 for field in sorted(resource.added & {link.period_field, link.changed_field}):
-                    yield f"{type_name}.{field}"
+                    yield type_name, field
 
     async def _require_fit(self) -> None:
         rules = [rule for one in self._to_complete() for rule in self._fit_rules(*one)]

@@ -149,10 +149,12 @@ async def test_only_changes_of_attributes_have_the_author_of_their_request(
     )
     for result in performed.results[:2]:
         assert not {*ATTRIBUTES} & result["data"]["attributes"].keys()
+    members = to_many("1", "3")["data"]
+    await send(api, NAME, "PATCH", "/persons/1/relationships/computers", members)
     persons, computers = after = await stored_records(database)
     updated = [[one["_id"] for one in records if one.get("updated_by")] for records in after]
     assert updated == [[2, 3], []]
-    linked = [(persons[0], before[0][0]), (computers[2], before[1][3])]
+    linked = [(persons[0], before[0][0]), *zip(computers[1:], before[1][2:], strict=True)]
     for now, then in linked:
         assert now["version"] > then["version"]
         assert all(now.get(name) == then.get(name) for name in ATTRIBUTES)

@@ -59,8 +59,8 @@ _MAX_LATENCIES_AT_SCALE = (
 _MAX_SEARCH = 50.0
 """The median latency in milliseconds, on one connection, of a search for text that few have."""
 
-_MIN_RATE_UNDER_OVERLOAD = 0.7
-"""The rate on OVERLOAD connections, as a share of that on BUSY ones, of which each costs less."""
+_MIN_RATE_UNDER_OVERLOAD = 0.9
+"""The rate on OVERLOAD connections, as a share of that on BUSY ones."""
 
 _MAX_MEMORY = 64e6
 """The bytes by which downloading a whole collection may grow the memory of the service."""

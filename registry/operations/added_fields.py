@@ -92,7 +92,7 @@ class AddedFields:
         ]
         for type_name, link in links:
             for path in self._paths_named_as(type_name, link):
-                place = f"{self._types.place(tuple(path.split('.')))}: " if self._types else ""
+                place = f"{self._types.place(path)}: " if self._types else ""
                 hidden = f"the hidden link {type_name}.{link.name} is stored under this name"
                 raise StartError(f"{place}{'.'.join(path)}: {hidden}: choose another")
 

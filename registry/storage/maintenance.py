@@ -100,7 +100,7 @@ class Maintenance:
                 await self._recomputations.load(each, partial(self._recompute_missing, each))
 
     async def _build_indexes(self, resource: ResourceType) -> None:
-        _log.info("Building missing indexes of %s", resource.collection)
+        _log.info("Checking the indexes of %s, building missing ones", resource.collection)
         await build_indexes(self._database, resource)
         self._unindexed.discard(resource.type)
         _log.info("The indexes of %s are complete", resource.collection)

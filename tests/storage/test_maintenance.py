@@ -109,7 +109,7 @@ async def test_indexes_are_built_by_processes_that_start_together(
     for api in apis:
         await api.repository.catch_up()
     assert await indexed_fields(database) == FIELDS
-    assert "Building missing indexes of persons" in caplog.text
+    assert "Checking the indexes of persons" in caplog.text
     assert "The indexes of persons are complete" in caplog.text
 
 

@@ -102,11 +102,12 @@ async def test_a_type_conflict_hides_other_errors(api: Api, sent: str) -> None:
 
 
 async def test_several_kinds_of_errors_have_status_400(api: Api) -> None:
-    links = {"computers": {"data": [identifier("person", [])]}, "cars": {}}
+    members = [identifier("person", "1"), identifier("computer", [])]
+    links = {"computers": {"data": members}, "cars": {}}
     response = await api.post("/persons", new("person", links, first_name=5, age=3))
     assert response.status == 400
     assert sorted(response.errors) == [
-        (400, "/data/relationships/computers/data/0/id"),
+        (400, "/data/relationships/computers/data/1/id"),
         (409, "/data/relationships/computers/data/0/type"),
         (422, "/data/attributes/age"),
         (422, "/data/attributes/first_name"),

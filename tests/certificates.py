@@ -1,7 +1,5 @@
 """Certificates of a test's own authority, in files."""
 
-from __future__ import annotations
-
 import ssl
 from datetime import datetime
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One mongod per test process, whose empty databases tests use one after another."""
 
-from __future__ import annotations
-
 import gc
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator

@@ -1,7 +1,5 @@
 """A type that only tests declare: it has attributes of all types, and a link."""
 
-from __future__ import annotations
-
 from marshmallow import Schema
 
 from registry.model.attributes import (

@@ -1,7 +1,5 @@
 """A follower of the change feed, as tests need it."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """Clients of mongod, embedded mongods, and further ones without or with a replica set."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

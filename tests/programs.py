@@ -1,7 +1,5 @@
 """Programs that some tests need: installed ones, those of node, Chromium, an earlier mongod."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import secrets

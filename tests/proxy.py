@@ -1,7 +1,5 @@
 """A proxy in front of mongod that breaks connections during writes."""
 
-from __future__ import annotations
-
 import asyncio
 import struct
 from collections.abc import Iterator
@@ -51,7 +49,7 @@ class Proxy:
         self.affected: set[object] = set()
 
     @contextmanager
-    def running(self) -> Iterator[Proxy]:
+    def running(self) -> Iterator["Proxy"]:
         """Accept connections at `uri`."""
         thread = Thread(target=self._loop.run_forever)
         thread.start()

@@ -1,7 +1,5 @@
 """A replica set of three real mongods whose members can be killed, frozen and kept behind."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import subprocess

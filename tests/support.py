@@ -1,7 +1,5 @@
 """Requests and responses of API tests, and the checks that every response has to pass."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import gzip

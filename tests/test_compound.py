@@ -1,7 +1,5 @@
 """Compact sets of ids."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """Modules import only the layers below them; class names are unique."""
 
-from __future__ import annotations
-
 import ast
 from collections import Counter
 from collections.abc import Iterator

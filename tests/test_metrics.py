@@ -1,7 +1,5 @@
 """The metric families: how they are counted, added up, written and documented."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Large computations leave the event loop to others."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 
@@ -14,7 +12,7 @@ class Ticker:
     def __init__(self) -> None:
         self.ticks = 0
 
-    async def __aenter__(self) -> Ticker:
+    async def __aenter__(self) -> "Ticker":
         self._task = asyncio.create_task(self._tick())
         return self
 

@@ -1,7 +1,5 @@
 """Where a checkout has its data, and private files: no other user can replace or read them."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Iterator

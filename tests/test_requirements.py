@@ -1,7 +1,5 @@
 """The requirement files: what they pin by hashes is what they are made from."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Settings: flags, environment variables, and the errors for invalid values."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from ipaddress import ip_network

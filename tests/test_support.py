@@ -1,7 +1,5 @@
 """The checks that support.py applies to every response: they reject invalid documents."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The command line: `scripts/bench --help` lists the options."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import signal

@@ -1,7 +1,5 @@
 """A client that sends single requests, to check their responses and to time them."""
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 import time

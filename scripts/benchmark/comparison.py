@@ -1,7 +1,5 @@
 """Compares the service with other servers, two workers with one, and many connections with few."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from contextlib import AsyncExitStack
 from dataclasses import replace

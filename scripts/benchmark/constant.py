@@ -1,7 +1,5 @@
 """The upper bound: a server that responds to every request with the same bytes, set by PUT."""
 
-from __future__ import annotations
-
 import sys
 
 from aiohttp import web

@@ -1,7 +1,5 @@
 """Followers of the change feed: how soon they get changes, and what they cost."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import resource

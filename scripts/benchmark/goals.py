@@ -1,7 +1,5 @@
 """The performance goals of the service, and the results that are compared with them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """How cost grows with the number of persons."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 

@@ -1,7 +1,5 @@
 """The load generator: wrk, with the requests of a workload."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import Collection

@@ -4,8 +4,6 @@ Its responses to the requests of the benchmark equal those of the service. Run i
 `python -m benchmark.naive URI DATABASE`.
 """
 
-from __future__ import annotations
-
 import sys
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import AsyncIterator

@@ -3,8 +3,6 @@
 There are no transactions: each command is in effect on its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any

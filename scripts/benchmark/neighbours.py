@@ -1,7 +1,5 @@
 """How small requests fare next to heavy ones."""
 
-from __future__ import annotations
-
 import asyncio
 
 import orjson

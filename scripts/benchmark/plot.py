@@ -1,7 +1,5 @@
 """The chart of the comparison with other servers."""
 
-from __future__ import annotations
-
 from math import floor, log10
 from pathlib import Path
 from textwrap import fill

@@ -1,7 +1,5 @@
 """The server processes that the benchmark starts, each pinned to given cores, on uvloop."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

@@ -1,7 +1,5 @@
 """Compares the servers as in production: a secured replica set of three members, TLS, tokens."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import time

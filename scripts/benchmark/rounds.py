@@ -1,7 +1,5 @@
 """Measurement rounds: in each round, every workload is measured on all subjects in turn."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter

@@ -1,7 +1,5 @@
 """The samples of a benchmark run, and their medians over all rounds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum

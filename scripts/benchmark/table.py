@@ -1,7 +1,5 @@
 """The result tables, in Markdown."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 

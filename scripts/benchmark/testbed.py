@@ -1,7 +1,5 @@
 """The test bed: a MongoDB on a real disk, and a temporary directory."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Collection, Iterator

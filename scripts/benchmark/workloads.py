@@ -1,7 +1,5 @@
 """The workloads: the kinds of requests that are sent to the servers."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A provider for all tests of a process, and verifiers of tokens."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 

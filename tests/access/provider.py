@@ -1,7 +1,5 @@
 """A real OpenID Connect provider on the loopback address, whose private keys the tests know."""
 
-from __future__ import annotations
-
 import subprocess
 import time
 from base64 import urlsafe_b64encode

@@ -1,7 +1,5 @@
 """The keys of an issuer: rotation, an issuer that is unavailable, and limits."""
 
-from __future__ import annotations
-
 import asyncio
 import warnings
 from collections.abc import AsyncIterator

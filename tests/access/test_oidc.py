@@ -1,7 +1,5 @@
 """Access tokens of a real OpenID Connect provider, and tokens that attackers could make."""
 
-from __future__ import annotations
-
 import hmac
 import time
 from typing import Any

@@ -1,7 +1,5 @@
 """A service that accepts access tokens of a real OpenID Connect provider beside its own."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace

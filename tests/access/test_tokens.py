@@ -1,7 +1,5 @@
 """The text form of access tokens, and the names and scopes of tokens."""
 
-from __future__ import annotations
-
 import pytest
 
 from registry.access.principal import (

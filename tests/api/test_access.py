@@ -1,7 +1,5 @@
 """Access control: what a request needs an access token for, and which scopes."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Assignments: which person had which computer, and when."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A type that is only declared: it is served and described, with attributes of every type."""
 
-from __future__ import annotations
-
 from typing import Any
 from urllib.parse import quote
 

@@ -1,7 +1,5 @@
 """Who created resources and last changed their attributes, and when."""
 
-from __future__ import annotations
-
 import asyncio
 import datetime
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The change feed: what followers get, in which order, and where they can continue."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -1,7 +1,5 @@
 """The compression of responses, and how it goes together with the rest of HTTP."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Conditional requests with entity tags (RFC 9110, 13)."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -4,8 +4,6 @@
 of headers and parameters.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from itertools import product

@@ -1,7 +1,5 @@
 """Cross-origin requests: the CORS protocol of the Fetch standard, off by default."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

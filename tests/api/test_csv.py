@@ -3,8 +3,6 @@
 `test_streaming.py` compares them with JSON:API, `tests/transfer` imports them again.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from tests.conftest import Header

@@ -1,7 +1,5 @@
 """The OpenAPI document: it is valid and complete, and the service does what it says."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping

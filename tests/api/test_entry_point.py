@@ -1,7 +1,5 @@
 """The root of the service, and paths with a slash at their end."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from ipaddress import ip_network

@@ -1,7 +1,5 @@
 """The example of each error in the description is what the service sends."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

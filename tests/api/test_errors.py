@@ -1,7 +1,5 @@
 """Every error is an error document, and no request makes the service fail."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import json

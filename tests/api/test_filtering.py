@@ -1,7 +1,5 @@
 """`filter`: by related attributes however many match, by external records, and its time limit."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from itertools import product

@@ -1,7 +1,5 @@
 """Requests with an `Idempotency-Key` are executed once; repeated ones get the stored result."""
 
-from __future__ import annotations
-
 import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """Records that are not valid, as other programs store them without the validator."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`Prefer`: to create or update by the value of a unique attribute, and to try a request only."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Mapping

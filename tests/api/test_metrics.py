@@ -1,7 +1,5 @@
 """The metrics and the health checks that a running service shows."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Atomic Operations: several operations in one request, applied all or none."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a file of types declares is first class: in every request, in the description, in scopes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

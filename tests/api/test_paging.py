@@ -1,7 +1,5 @@
 """`page`: what the model of tests/consistency, which follows all links, does not show."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from dataclasses import replace

@@ -3,8 +3,6 @@
 `tests/consistency/test_model.py` shows valid changes.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -3,8 +3,6 @@
 `tests/consistency/test_model.py` compares whole documents with a model, for all parameters.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Responses as bytes: framing, pipelining, the common headers, and how large ones are built."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

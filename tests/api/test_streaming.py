@@ -1,7 +1,5 @@
 """Streamed collections of more than one chunk."""
 
-from __future__ import annotations
-
 import asyncio
 import csv
 import io

@@ -1,7 +1,5 @@
 """Swagger UI and the description as they are served, without other hosts."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

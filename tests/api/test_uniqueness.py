@@ -1,7 +1,5 @@
 """Unique attributes: 409 for a value that another resource has, and nothing is changed."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 from itertools import product

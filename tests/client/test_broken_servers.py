@@ -1,7 +1,5 @@
 """The client beside servers of another kind, of earlier versions, and ones that break off."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -1,7 +1,5 @@
 """The client for Python beside a real service."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

@@ -3,8 +3,6 @@
 A request that has ended before another begins precedes it, so a stale response has no explanation.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -86,7 +84,7 @@ class Call:
         return f"[{self.start:.4f}, {self.end:.4f}] {request} -> {self.status} {self.document}"
 
     @property
-    def parts(self) -> list[Call]:
+    def parts(self) -> list["Call"]:
         """The call; of a write with included resources, the write and what it shows after it.
 
         Requests that share a transaction may show each other's results.
@@ -131,7 +129,7 @@ class State:
         parts = model.resources, model.owners, versions, self.tags
         return repr([sorted(one.items()) for one in parts])
 
-    def after(self, call: Call) -> State | None:
+    def after(self, call: Call) -> "State | None":
         """Return the state after a call, itself if nothing changes, None if that is impossible."""
         state = State(self.model.copy(), dict(self.tags))
         if call.status != state._apply(call):

@@ -1,7 +1,5 @@
 """The service in plain Python: persons and computers in dicts, and the documents that show them."""
 
-from __future__ import annotations
-
 import json
 import operator
 import os
@@ -113,7 +111,7 @@ class Model:
         self.versions: dict[Identity, int] = defaultdict(int)
         self.used: set[Identity] = set()
 
-    def copy(self) -> Model:
+    def copy(self) -> "Model":
         """Return a model that changes without this one."""
         copied = Model()
         copied.resources |= self.resources

@@ -1,7 +1,5 @@
 """Attributes and queries as hypothesis generates them: few values, so that many are equal."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

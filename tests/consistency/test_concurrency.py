@@ -1,7 +1,5 @@
 """Many clients at once: their responses are those of the model, in some order of the requests."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import random

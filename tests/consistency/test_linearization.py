@@ -1,7 +1,5 @@
 """An order of requests is found for consistent responses, and for no others."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The same requests to the service and to a model of it: every response is the model's."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence

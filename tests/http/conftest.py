@@ -1,7 +1,5 @@
 """Applications without a database, on the server of the service."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping

@@ -1,7 +1,5 @@
 """The access log: an entry for each request, with nothing of its query string or body."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import AsyncIterator

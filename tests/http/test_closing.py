@@ -1,7 +1,5 @@
 """How connections end: after the responses to all requests that have arrived on them."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable

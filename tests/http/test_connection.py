@@ -1,7 +1,5 @@
 """What the service does with private parts of aiohttp: each test fails if one of them changes."""
 
-from __future__ import annotations
-
 import ast
 import asyncio
 import inspect

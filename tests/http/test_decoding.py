@@ -1,7 +1,5 @@
 """The content codings of bodies."""
 
-from __future__ import annotations
-
 import gzip
 
 import pytest

@@ -1,7 +1,5 @@
 """Exceptions of middlewares and views become error documents, and disconnects stay silent."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from asyncio import StreamWriter

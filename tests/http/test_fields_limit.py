@@ -1,7 +1,5 @@
 """The limit on the header fields of a request, and on the trailers of its body."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import suppress
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Which hosts requests may be sent to, and what a trusted proxy says of a request."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from ipaddress import ip_network

@@ -1,7 +1,5 @@
 """Which values of `Idempotency-Key` are valid, and for which clients they are equal."""
 
-from __future__ import annotations
-
 import pytest
 from aiohttp.test_utils import make_mocked_request
 from multidict import CIMultiDict

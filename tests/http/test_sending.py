@@ -1,7 +1,5 @@
 """Clients that do not read: what a connection buffers, and how long it waits."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import socket

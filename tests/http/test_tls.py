@@ -1,7 +1,5 @@
 """TLS: what holds for a connection without it holds with it, and its certificate can be renewed."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import socket

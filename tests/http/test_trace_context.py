@@ -1,7 +1,5 @@
 """The ids that requests bring along: which are kept, and which are replaced."""
 
-from __future__ import annotations
-
 from aiohttp import web
 from multidict import CIMultiDict
 

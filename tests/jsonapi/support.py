@@ -1,7 +1,5 @@
 """Values of requests, and the errors that they are refused with."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from hypothesis import strategies as st

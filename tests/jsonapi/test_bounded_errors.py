@@ -1,7 +1,5 @@
 """Errors that quote values of a client, which may be of any depth and length."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any

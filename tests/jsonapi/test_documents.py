@@ -1,7 +1,5 @@
 """Resource objects of records, by generated code."""
 
-from __future__ import annotations
-
 import datetime
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Parsing filters, without a database."""
 
-from __future__ import annotations
-
 import math
 from contextlib import suppress
 from functools import partial

@@ -1,7 +1,5 @@
 """Loading of documents of operations."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

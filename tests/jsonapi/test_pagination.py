@@ -1,7 +1,5 @@
 """`page`, cursors and the links between pages, without a server."""
 
-from __future__ import annotations
-
 import datetime
 from base64 import urlsafe_b64encode
 from collections.abc import Sequence

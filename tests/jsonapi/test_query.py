@@ -1,7 +1,5 @@
 """Parsing of query strings."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from urllib.parse import parse_qsl

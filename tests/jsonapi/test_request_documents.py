@@ -1,7 +1,5 @@
 """Loading of request documents."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Any

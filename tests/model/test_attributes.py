@@ -1,7 +1,5 @@
 """The attribute types, each with values it takes and values it refuses."""
 
-from __future__ import annotations
-
 import datetime
 import re
 from decimal import Decimal as Number

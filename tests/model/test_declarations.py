@@ -1,7 +1,5 @@
 """Invalid declarations fail at start, with a message that names them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A file of types becomes a declaration, or is refused with one line."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

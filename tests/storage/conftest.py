@@ -1,7 +1,5 @@
 """What tests of storage need: a database without collections, and connections that break."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """What requests cost MongoDB, as its profiler records it."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """A file of types may change: what is stored stays, and what does not fit keeps it from serving."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Backups: everything at one point in time, checked before it is restored, even if it is malign."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """Concurrent callers share a round trip, and none of them is affected by another."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Bulkheads: limits, queues, and what becomes of cancelled callers."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

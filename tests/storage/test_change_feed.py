@@ -1,7 +1,5 @@
 """The change feed has transactions as a whole, whatever else they change."""
 
-from __future__ import annotations
-
 from tests.feed import following
 from tests.support import Api, Database
 

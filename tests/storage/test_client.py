@@ -1,7 +1,5 @@
 """The client: its options, the clusters that it rejects, and its threads."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The check of stored data: what external writers and damage can break, found and repaired."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """The format of the data of mongod: which versions open it, and how it is raised."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

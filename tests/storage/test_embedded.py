@@ -1,7 +1,5 @@
 """The embedded mongod: its files, its exit, and the messages when it cannot start."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import fcntl

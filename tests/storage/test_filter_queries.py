@@ -1,7 +1,5 @@
 """Filter queries, each compared with the same condition in Python."""
 
-from __future__ import annotations
-
 import operator
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Queries as single commands: replies that are too large, and connections that are lost."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

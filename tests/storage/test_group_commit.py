@@ -1,7 +1,5 @@
 """Concurrent writes share transactions, and one that fails does not affect the others."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The index of ids: totals and positions, whoever writes and however a writer ends."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable

@@ -1,7 +1,5 @@
 """The periods of links: as a plain model has them, after an upgrade, repaired, and forgotten."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import suppress
 from dataclasses import replace

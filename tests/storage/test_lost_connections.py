@@ -1,7 +1,5 @@
 """Nothing is written twice, and no change is lost, when connections break or keys are repeated."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace

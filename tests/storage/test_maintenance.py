@@ -1,7 +1,5 @@
 """Maintenance of large collections: in the background, while the service is ready."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from functools import partial

@@ -1,7 +1,5 @@
 """The process of mongod, which ends with this process, and its log, which is rotated by size."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

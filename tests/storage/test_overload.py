@@ -1,7 +1,5 @@
 """Requests beyond the limits of their class, and those whose clients are gone."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 from collections.abc import AsyncIterator

@@ -4,8 +4,6 @@ The requests are generated from the declarations, so that none is forgotten for 
 attribute; further ones are in MORE.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import chain, product

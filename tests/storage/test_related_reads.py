@@ -1,7 +1,5 @@
 """Filters and orders by fields of related resources: commands, plans and costs."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager

@@ -1,7 +1,5 @@
 """What is stored and computed, and under which ids: none is used twice."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """A MongoDB with TLS and users: the privileges that the service needs, and what it reports."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import AsyncIterator

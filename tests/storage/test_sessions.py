@@ -1,7 +1,5 @@
 """Transactions that a process has left open do not block the others, and progressing ones stay."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

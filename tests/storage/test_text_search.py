@@ -1,7 +1,5 @@
 """Filters `contains` by text blocks: the same results as record by record, at a bounded cost."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import sys

@@ -1,7 +1,5 @@
 """Lookups of access tokens: batched, and valid for less than a second."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace

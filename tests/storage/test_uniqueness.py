@@ -1,7 +1,5 @@
 """Unique indexes: created and dropped at start, and what they cost the other writes."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What a write changes and how many commands it takes, with and without others."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Validators: what MongoDB lets other programs write, and how a start sets them."""
 
-from __future__ import annotations
-
 import asyncio
 from datetime import UTC, datetime
 from typing import Any

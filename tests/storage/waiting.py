@@ -1,7 +1,5 @@
 """Waiting for a condition that nothing signals."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Awaitable, Callable

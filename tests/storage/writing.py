@@ -1,7 +1,5 @@
 """Concurrent writes without HTTP, so that it is known which of them share a group."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """The fixture that runs the service in a process, which is stopped after the test."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

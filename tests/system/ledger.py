@@ -5,8 +5,6 @@ may contain follows from the responses: the effect of each acknowledged write, a
 entirely or not at all. What a follower has got is what the database contains.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress

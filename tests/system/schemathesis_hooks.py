@@ -1,7 +1,5 @@
 """Filters false positives of Schemathesis, which loads this module by SCHEMATHESIS_HOOKS."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The service as a process: its command line, signals, output and exit status."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

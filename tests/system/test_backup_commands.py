@@ -1,7 +1,5 @@
 """The commands `backup` and `restore`, as an operator runs them."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta

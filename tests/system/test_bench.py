@@ -1,7 +1,5 @@
 """scripts/bench: it writes tables and a chart, and fails when the servers do."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

@@ -1,7 +1,5 @@
 """Swagger UI in a real browser: requests from the page work, and it contacts no other host."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable

@@ -3,8 +3,6 @@
 The commands that generate some, and a program for each, are those of docs/clients.md.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """The console command `registry`, as pip installs it, and its help screens."""
 
-from __future__ import annotations
-
 import platform
 import re
 import shutil

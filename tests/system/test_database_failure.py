@@ -1,7 +1,5 @@
 """The embedded mongod fails: it is restarted, or the service exits and says why."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """The files for operators are valid."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import sys

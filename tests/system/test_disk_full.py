@@ -1,7 +1,5 @@
 """A full disk: changes are refused while resources can be read, until it has space again."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """scripts/environment and the scripts that use it: what they install, and their error messages."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

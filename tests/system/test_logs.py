@@ -1,7 +1,5 @@
 """The log on standard error: bounded lines, and a bounded number of them."""
 
-from __future__ import annotations
-
 import fcntl
 import io
 import json

@@ -1,7 +1,5 @@
 """The metrics of several workers, and the port of their own."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """A fleet with its own attributes and types, from a file to a backup, by the commands."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The plugin of pytest: the tests that the page shows, and what is left of them."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -1,7 +1,5 @@
 """The README and the pages in docs/ are correct: commands, declarations, tables and links."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -4,8 +4,6 @@ The service runs on a replica set of three real mongods. The faults are those of
 signal or a fail point of mongod, so that each occurs at the same step of every run.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

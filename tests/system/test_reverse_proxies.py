@@ -1,7 +1,5 @@
 """Reverse proxies in front of the service: nginx and Caddy with the configurations in docs/."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

@@ -1,7 +1,5 @@
 """Schemathesis: responses to generated requests conform to the service's own description."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

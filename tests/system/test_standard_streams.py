@@ -1,7 +1,5 @@
 """Commands whose standard input or output is closed, full, or read by nobody."""
 
-from __future__ import annotations
-
 import asyncio
 import shlex
 

@@ -1,7 +1,5 @@
 """Starting the service: its data, its addresses, its output, and its error messages."""
 
-from __future__ import annotations
-
 import re
 import resource
 import shlex

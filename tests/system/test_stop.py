@@ -1,7 +1,5 @@
 """Stopping the service: it finishes open requests and leaves no processes; its health checks."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

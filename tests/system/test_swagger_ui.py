@@ -1,7 +1,5 @@
 """scripts/swagger-ui installs the files of Swagger UI, or reports in one line why it cannot."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The systemd units in docs: they are valid, restrict the service, and do what they promise."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """TLS on the command line: its URLs, the reload of the certificate, and what cannot start."""
 
-from __future__ import annotations
-
 import signal
 import ssl
 from contextlib import closing

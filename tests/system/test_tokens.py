@@ -1,7 +1,5 @@
 """Access tokens: the command that creates, lists and revokes them, and services that check them."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

@@ -1,7 +1,5 @@
 """The commands `import` and `seed` as processes, and beside a service that fails."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

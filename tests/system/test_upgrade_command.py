@@ -1,7 +1,5 @@
 """The command `upgrade`, as an operator runs it."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from pathlib import Path

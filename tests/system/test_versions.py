@@ -1,7 +1,5 @@
 """The installed package runs with the lowest and the newest versions that setup.py allows."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os

@@ -1,7 +1,5 @@
 """`registry watch` as a process: killed again and again, and with the receiver in docs."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

@@ -1,7 +1,5 @@
 """Several workers on one port: they act as one service, and a worker that exits is replaced."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

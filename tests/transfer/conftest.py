@@ -1,7 +1,5 @@
 """Fixtures that run commands on files, beside a service."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import sys

@@ -1,7 +1,5 @@
 """The commands of the page on import and export, and of the README, print what is shown."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Exports, and round trips: into an empty registry, and into the same one."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """CSV and NDJSON files: what rows mean, and what is reported of those that are not valid."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Mapping

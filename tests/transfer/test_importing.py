@@ -1,7 +1,5 @@
 """Imports: what a file creates and changes, what a second import does, what is reported."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import sys

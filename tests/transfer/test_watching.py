@@ -1,7 +1,5 @@
 """`registry watch`: which changes are delivered, in which order, and how they are signed."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from base64 import b64decode

@@ -1,7 +1,5 @@
 """A service with a type that has attributes of all kinds, and Chromium with the page."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any

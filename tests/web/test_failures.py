@@ -1,7 +1,5 @@
 """The page with access tokens, and when requests fail: it says what happened, and loses nothing."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The page for people, in a real browser: what a person does with it, by labels and roles."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The page for everybody: its types, accessibility, sizes of windows and text, and its requests."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Callable

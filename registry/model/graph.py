@@ -134,7 +134,7 @@ def _check_names(
     links = [(one.foreign_key, _path_of(resource_type, one.name)) for one in resource_type.links]
     attributes = [(name, _path_of(resource_type, name)) for name in resource_type.attributes]
     hidden = [(name, path) for name in (*resource_type.hidden, *resource_type.tracking_fields)]
-    fields = [*relationships, *attributes]  # a clash is where the attribute is
+    fields = [*attributes, *relationships]
     _check_unique(f"field of {type_name}", fields)
     _check_unique(f"stored field of {type_name}", [*hidden, *attributes, *links])
     for name, at in [(type_name, path), (resource_type.collection, path), *fields, *links]:
@@ -171,11 +171,11 @@ def _check_indexes(resource_type: ResourceType) -> None:
 
 def _check_links(resources: Iterable[ResourceType]) -> None:
     links = {(one.type, link.name): link for one in resources for link in one.links}
-    types = [one.type for one in resources if not one.read_only]
+    types = {one.type for one in resources}
     for (type_name, name), link in links.items():
         if link.target not in types:
-            reason = f"`{link.target}`, is not declared; choose from {', '.join(types)}"
-            raise InvalidDeclaration(f"the target of {type_name}.{name}, {reason}", type_name, name)
+            target = f"the target of {type_name}.{name}, `{link.target}`,"
+            raise InvalidDeclaration(f"{target} is not declared", type_name, name)
         opposite = links.get((link.target, link.inverse))
         if opposite and (opposite.target, opposite.inverse) == (type_name, name):
             pair = f"{type_name}.{name} and {link.target}.{link.inverse}"

@@ -5,7 +5,7 @@ import decimal
 import json
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
@@ -170,11 +170,12 @@ def _line_of(path: DeclarationPath, text: str) -> int | None:
 
 def _declared(tables: Table) -> tuple[ResourceType, ...]:
     """Return the types of this package and of parsed tables. Raises InvalidDeclaration."""
-    types = {one.type: one for one in RESOURCES}
+    types, existing = {one.type: one for one in RESOURCES}, Graph(RESOURCES)
     for name, table in tables.items():
         if not isinstance(table, dict):
             raise InvalidDeclaration(f"`{name}` is not a table: declare a type as [{name}]", name)
-        types[name] = _with_attributes(name, table, types.get(name))
+        taken = existing[name].relationships.keys() if name in types else ()
+        types[name] = _with_attributes(name, table, types.get(name), taken)
     for name, table in tables.items():
         # After all attributes, as histories copy some of the targets.
         links = tuple(_link(types, name, *one) for one in table.items() if _is_link(one[1]))
@@ -182,8 +183,13 @@ def _declared(tables: Table) -> tuple[ResourceType, ...]:
     return tuple(types.values())
 
 
-def _with_attributes(name: str, table: Table, existing: ResourceType | None) -> ResourceType:
-    """Return a type with the attributes of its table: a new one, or one of this package."""
+def _with_attributes(
+    name: str, table: Table, existing: ResourceType | None, relationships: Iterable[str]
+) -> ResourceType:
+    """Return a type with the attributes of its table: a new one, or one of this package.
+
+    relationships: the names of those that it has.
+    """
     fields = dict(table)
     if existing is None:
         collection = fields.pop("collection", None)
@@ -197,8 +203,9 @@ def _with_attributes(name: str, table: Table, existing: ResourceType | None) -> 
     elif "collection" in fields:
         reason = f"the collection of {name} is {existing.collection}: leave it out"
         raise InvalidDeclaration(reason, name, "collection")
+    taken = {*existing.attributes, *relationships}
     for field in fields:
-        if field in existing.attributes:
+        if field in taken:
             raise InvalidDeclaration(f"{name}.{field} exists: choose another name", name, field)
     attributes = {
         field: _attribute(name, field, options)
@@ -282,17 +289,20 @@ def _link(types: Mapping[str, ResourceType], type_name: str, name: str, options:
     if missing := _LINK_OPTIONS.keys() - options:
         reason = f"needs {missing.pop()}, the name of the relationship of the target"
         raise InvalidDeclaration(f"the link {'.'.join(path)} {reason}", *path)
-    target = types.get(options["link"])  # the graph reports that it is missing
+    target = types.get(options["link"])
+    if target is None:
+        reason = f"the target of {'.'.join(path)}, {options['link']!r}, is not declared"
+        raise InvalidDeclaration(f"{reason}; choose from {', '.join(types)}", *path)
     return Link(
         name=name,
-        target=options["link"],
+        target=target.type,
         foreign_key=name,
         inverse=options["inverse"],
         history=History(
             type=history_type(type_name, name),
             collection=f"{history_type(type_name, name)}s",
             source_copies=_copies(type_name, types[type_name]),
-            target_copies=_copies(name, target) if target else {},
+            target_copies=_copies(name, target),
         ),
     )
 

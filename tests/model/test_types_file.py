@@ -103,8 +103,8 @@ INVALID: list[tuple[str, int | None, str]] = [
         for name in ("$x", "a.b", "_x", "x_", "X", "ä", "a b", "", "a" * 64)
     ),
     ('[computer]\nserial = "text"', 2, "computer.serial exists: choose another name"),
-    ('[computer]\nowner = "text"', 2, "field of computer declared twice: owner"),
-    ('[person]\ncomputers = "text"', 2, "field of person declared twice: computers"),
+    ('[computer]\nowner = "text"', 2, "computer.owner exists"),
+    ('[person]\ncomputers = "text"', 2, "person.computers exists"),
     ('[computer]\nowner_period = "text"', 2, "stored field of computer declared twice"),
     ('[person]\npassword = "text"', 2, "stored field of person declared twice: password"),
     ('[computer]\ncollection = "text"', 2, "the collection of computer is computers"),

@@ -77,25 +77,40 @@ async def read_page(
 
 
 async def read_batches(
-    query: CollectionQuery, order: Order, position: Position = END, size: int = MAX_BATCH
+    query: CollectionQuery,
+    order: Order,
+    position: Position = END,
+    size: int = MAX_BATCH,
+    *,
+    is_counted: bool = False,
 ) -> AsyncGenerator[list[Record]]:
     """Yield all records after a position in batches, which may be empty.
 
-    query: is admitted. size: records that are needed. Raises PyMongoError.
+    query: is admitted. size: records that are needed. is_counted: whether more related records
+    than _MAX_IDS are known to match; otherwise they are counted if the first batch does not
+    suffice, as counting takes longer than a batch. Raises PyMongoError.
     """
-    if query.names_related:
-        query = await with_linked_ids(query, _MAX_IDS)
     parts = list(conjuncts(query.filters))
     related = [part for part in parts if names_related(part)]
+    base = query
     if related:
-        query = query.with_filters([part for part in parts if not names_related(part)])
-    async for records in _sorted(query, order, position, size, related):
+        base = query.with_filters([part for part in parts if not names_related(part)])
+    last = END
+    async for records in _sorted(base, order, position, size, related):
         if not related:
             yield records
             continue
-        query.require_valid(records)
-        matching = await _matching_ids(query, AllOf(tuple(related)), records)
+        if last and not is_counted:
+            is_counted, by_ids = True, await with_linked_ids(query, _MAX_IDS)
+            if by_ids.filters != query.filters:
+                async for batch in read_batches(by_ids, order, last, size, is_counted=True):
+                    yield batch
+                return
+        base.require_valid(records)
+        matching = await _matching_ids(base, AllOf(tuple(related)), records)
         yield [record for record in records if record[ID] in matching]
+        if records:
+            last = position_of(records[-1], order)
 
 
 async def _sorted(

@@ -113,8 +113,9 @@ class Maintenance:
 
     async def _run(self) -> None:
         # At once: those that are complete do not wait for others to be built.
-        builds = (self._retry(partial(self._build_indexes, one)) for one in self._large)
-        await asyncio.gather(*builds)
+        async with asyncio.TaskGroup() as builds:
+            for one in self._large:
+                builds.create_task(self._retry(partial(self._build_indexes, one)))
         for resource in self._large:
             await self._retry(partial(self._recompute_missing, resource))
         for insert in self._insert_periods:

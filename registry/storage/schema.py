@@ -120,7 +120,17 @@ async def build_indexes(database: Database, resource: ResourceType) -> None:
     if searched_names(resource):
         fields |= {TEXT_BLOCK}
     models = [IndexModel([(field, ASCENDING), (ID, ASCENDING)]) for field in sorted(fields)]
-    await _build_missing(database, resource.collection, models)
+    existing = await database[resource.collection].index_information()
+    # MongoDB refuses to build the same index under another name.
+    named = [
+        one["key"]
+        for name, one in existing.items()
+        if name not in {model.document["name"] for model in models}
+        and not one.keys() & {"sparse", "partialFilterExpression", "collation"}
+    ]
+    missing = [one for one in models if list(one.document["key"].items()) not in named]
+    if missing:
+        await _build_missing(database, resource.collection, missing)
 
 
 async def drop_index(collection: AsyncIOMotorCollection[Record], name: str) -> bool:
@@ -159,10 +169,12 @@ async def prepare_unique_indexes(database: Database, graph: Graph) -> None:
     refusals: list[str] = []
     for resource in graph.values():
         collection = database[resource.collection]
-        names = await collection.index_information()
-        existing = {name for name in names if name.startswith(_PREFIX)}
         wanted = {_index_name(*each): each for each in resource.unique_attributes.items()}
-        for index_name in sorted(existing - wanted.keys()):
+        for index_name, index in sorted((await collection.index_information()).items()):
+            name, attribute = wanted.get(index_name, ("", None))
+            compared = attribute and {name: _is_compared(attribute)}
+            if not index_name.startswith(_PREFIX) or index["partialFilterExpression"] == compared:
+                continue
             if await drop_index(collection, index_name):
                 text = "Dropped the index %s of %s: the values need not be unique any more"
                 _log.warning(text, index_name, resource.collection)

@@ -124,6 +124,17 @@ async def test_stored_names_of_a_hidden_link_are_refused(
     await restart(PHONES)
 
 
+async def test_a_unique_attribute_may_get_another_type_while_nothing_has_it(
+    restart: Restart,
+) -> None:
+    await restart('[computer]\ncode = {type = "text", unique = true}')
+    api = await restart('[computer]\ncode = {type = "integer", unique = true}')
+    statuses = [
+        (await api.post("/computers", new("computer", serial=x, code=1))).status for x in "AB"
+    ]
+    assert statuses == [201, 409]
+
+
 async def test_what_is_removed_is_hidden_and_comes_back(
     restart: Restart, database: Database
 ) -> None:

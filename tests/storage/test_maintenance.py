@@ -111,6 +111,13 @@ async def test_indexes_are_built_by_processes_that_start_together(
     assert "The indexes of persons are complete" in caplog.text
 
 
+async def test_an_index_under_another_name_is_used(database: Database, serve: Serve) -> None:
+    await database.persons.create_index([("last_name", 1), ("_id", 1)], name="own")
+    await serve()
+    assert "own" in await database.persons.index_information()
+    assert await indexed_fields(database) >= FIELDS - {"text_block"}
+
+
 @pytest.mark.slow
 async def test_a_build_that_another_process_aborts_is_begun_again(mongodb_uri: str) -> None:
     async with mongod_with_fail_points(mongodb_uri) as client:

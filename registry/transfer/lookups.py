@@ -177,5 +177,5 @@ def _spellings(value: Any, *, ignores_case: bool) -> list[Any]:
 def _parts(items: Sequence[Any]) -> list[Sequence[Any]]:
     """Divide conditions or values into what one request can have, of similar sizes."""
     count = len(quote(orjson.dumps(items))) // _MAX_BYTES + 1
-    by_size = sorted(items, key=lambda item: len(orjson.dumps(item)))
+    by_size = sorted(items, key=lambda item: len(quote(orjson.dumps(item))))
     return [by_size[start::count] for start in range(min(count, len(items)))]

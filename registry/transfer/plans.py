@@ -67,7 +67,7 @@ class Plan:
         """
         number, count = len(self.operations), len(self._own)
         stored = self._find(row, row)
-        if stored and (stored.line or not row.is_named):
+        if stored and (stored.line or (ID in stored.values and not row.is_named)):
             self._reject_repeated(row, stored)
         linkage = {
             name: None if target is None else self._target(row, target)

@@ -16,6 +16,7 @@ from registry.commands.seed import generate
 from registry.model.graph import Graph
 from registry.program import note
 from registry.resources import RESOURCES
+from registry.resources.types_file import read_types
 from registry.settings import Settings
 from registry.transfer.row_files import Row
 from tests.conftest import Grant, Serve
@@ -159,6 +160,18 @@ async def test_a_row_that_contradicts_what_is_stored_or_an_earlier_row_is_invali
     assert await emails(api) == ["ada@x.org", "cc@x.org"]
     done = await import_text("serial,owner.id,owner.email\nA-1,1,bob@x.org\n", *KEY)
     assert done.errors == ["line 2, column owner.email: person 1 has 'ada@x.org'"]
+
+
+async def test_a_row_may_be_the_target_of_an_earlier_one(
+    serve: Serve, settings: Settings, run: RunCommand, tmp_path: Path
+) -> None:
+    types, rooms = tmp_path / "types.toml", tmp_path / "rooms.csv"
+    link = 'parent = {link = "room", inverse = "parts"}'
+    types.write_text(f'[room]\ncollection = "rooms"\nname = "text"\n{link}\n')
+    rooms.write_text("name,parent.name\nHall,House\nHouse,\n")
+    api = await serve(settings=replace(settings, types=read_types(str(types))))
+    done = await run("import", "--url", api.origin, "--types", types, "--type", "room", rooms)
+    assert done.output.startswith("created 2 rooms, left unchanged 1 room at ")
 
 
 async def test_a_person_without_an_address_is_found_by_all_values(import_text: RunCommand) -> None:

@@ -91,7 +91,7 @@ def common_headers(request_id: str) -> dict[str, str]:
 
 
 async def write_parts(
-    write: Callable[[memoryview], Awaitable[None]], body: bytes, size: int
+    write: Callable[[memoryview], Awaitable[None]], body: bytes | memoryview, size: int
 ) -> None:
     """Write a body in parts of at most so many bytes, and wait after each for the client."""
     for start in range(0, len(body), size):
@@ -146,7 +146,8 @@ class DocumentResponse(web.StreamResponse):
         )
         await writer.write(head.encode() + body[:MAX_WRITE])
         if len(body) > MAX_WRITE:
-            await write_parts(writer.write, body[MAX_WRITE:], MAX_WRITE)
+            # A view, as other clients may be sent the same body.
+            await write_parts(writer.write, memoryview(body)[MAX_WRITE:], MAX_WRITE)
         # aiohttp waits for the client only after 64 KiB.
         await writer.drain()
         return writer

@@ -138,7 +138,10 @@ class DocumentLoader:
         creates = verb is Verb.ADD and not merges
         if not isinstance(data, dict):
             raise MalformedDocument("`data` must be a resource object.", position)
-        _check_type(data, resource.type, position)  # on which the attributes depend
+        try:
+            _check_type(data, resource.type, position)
+        except MalformedDocument as error:  # unlike a TypeConflict: the attributes are meant
+            self.errors.add(error)
         attributes = self._object_member(data, "attributes", position)
         names = () if creates else resource.readable.keys() - resource.writable
         read_only = {name: attributes[name] for name in attributes if name in names}

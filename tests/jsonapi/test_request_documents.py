@@ -79,6 +79,15 @@ def test_linkage_that_is_not_valid_is_read_up_to_the_maximum_number_of_errors() 
     assert len(errors_of(partial(load, Verb.UPDATE, DATA))) == MAX_ERRORS
 
 
+def test_attributes_of_a_resource_without_a_type_are_checked() -> None:
+    with pytest.raises(ApiErrors) as caught:
+        load(b'{"data": {"attributes": {"serial": 5}}}', GRAPH["computer"], Verb.ADD)
+    assert [error.pointer for error in caught.value.errors] == [
+        "/data/type",
+        "/data/attributes/serial",
+    ]
+
+
 @pytest.mark.parametrize("member", [b"{}", b"[]"])
 def test_a_document_has_a_maximum_number_of_objects_and_arrays(member: bytes) -> None:
     most = MAX_CONTAINERS - 2

@@ -119,6 +119,8 @@ INVALID: list[tuple[str, int | None, str]] = [
         4,
         "choose from person, computer, ph",
     ),
+    (PHONE + 'owner = {link = "person", inverse = "email"}', 4, "field of person declared twice"),
+    ('[person]\ncomputers = {link = "person", inverse = "x"}', 2, "person.computers exists"),
     (PHONE + 'owner = {link = "person"}', 4, "needs inverse"),
     (PHONE + 'owner = {link = "person", inverse = "p", unique = true}', 4, "no option 'unique'"),
     (PHONE + 'owner = {link = "person", inverse = "id"}', 4, "`id` of person is not a valid name"),

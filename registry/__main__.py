@@ -10,14 +10,14 @@ from registry.program import note, program
 from registry.settings import Parser
 
 _COMMANDS = {
-    "serve": ("serve:main", "run the service; without a command, this one is run"),
+    "serve": ("serve:main", "run the service (the default)"),
     "seed": ("seed:main", "fill a running service with generated persons and computers"),
     "import": ("import_:main", "load a CSV or NDJSON file into a running service"),
     "export": ("export:main", "write resources to a CSV or NDJSON file"),
     "watch": ("watch:main", "print the changes of a running service, or deliver them to a URL"),
     "backup": (
         "database:backup",
-        "write the whole database to a file, also while the service runs",
+        "write the whole database to a file, even while the service runs",
     ),
     "restore": ("database:restore", "write the content of a backup into an empty database"),
     "check": ("database:check", "find inconsistent data, and repair what can be derived"),

@@ -1,4 +1,4 @@
-"""What one process does at the same time, and why.
+"""How much one process does at once, and why.
 
 Each request that needs the database or much memory belongs to a class with a limit and a queue of
 its own: a Bulkhead. The commands of all classes leave in batches, in groups of writes or alone,
@@ -32,7 +32,7 @@ while the database reads the other. At 64 connections, two batches of 32 instead
 
 LOOKUPS_OF_MANY = BatchLimits(12, 3)
 """Lookups of several ids, per type and link. The results of larger batches would exceed processor
-caches. Three in flight: 1.28 times the pages per second."""
+caches. Three in flight serve 1.28 times as many pages."""
 
 PAGES_BY_ID = BatchLimits(12, 3)
 """Pages in the order of the ids, per type, for the same reasons."""
@@ -52,8 +52,8 @@ SHARING_CALLERS = 256
 """Requests that share one result: a page, a document, a ping."""
 
 UNSHARED_LOOKUPS = 20
-"""Lookups in flight beside the batches above: in past snapshots, each of which has batches of its
-own, and of so many ids that they would delay a batch."""
+"""Lookups in flight besides the batches above: those in past snapshots, which have their own
+batches, and those of so many ids that they would delay a batch."""
 
 RETRIED_WRITES = 16
 """Transactions in flight of single requests, which run alone after a conflict."""
@@ -66,9 +66,9 @@ SLOW_THREADS = 25 * max(2, CORES)
 """Threads of heavy queries, streams and large transactions, which may take seconds."""
 
 THREADS = _BATCH_THREADS + SLOW_THREADS
-"""Threads for commands, and connections of them, in total; both start on demand.
+"""Threads for commands, and their connections, in total; both start on demand.
 
-Pages in other orders than that of the ids are not batched: they take what is free, or wait. With
+Pages in other orders than by id are not batched: they take a free thread, or wait. With
 motor's default, five threads per core, ten slow queries would block every write on two cores.
 """
 
@@ -81,7 +81,7 @@ QUEUE_SECONDS = 4.0
 before the ten seconds after which many clients give up."""
 
 _OTHER_SECONDS = 0.5
-"""What a request may take beside its wait and its query."""
+"""How long a request may take besides its wait and its query."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +97,7 @@ class Capacity:
     client. Each takes 0.4 MB.
     large_documents: requests whose large body has arrived. They are parsed one by one.
     followers: of the change feed. Each takes 40 kB while it waits, and no slot of another class.
-    catch_ups: followers that read changes from before those that all share, each by itself.
+    catch_ups: followers that each read changes older than the shared ones.
     queue_length: the requests that wait for each limit; others are refused at once.
     queue_seconds, query_seconds: the limits of a wait and of a query. response_seconds: the time
     until a response begins.

@@ -26,7 +26,7 @@ _FORMULA = r"(?:\A|[;\n\r])\"*{}(?='*[=+\-@\t\n\r\0\uff1d\uff0b\uff0d\uff20])"
 _UNESCAPED, _ESCAPED = re.compile(_FORMULA.format("")), re.compile(_FORMULA.format("'"))
 
 _PLAIN = re.compile(r"\w(?:[^;\n\r]*\w)?")
-"""Most values, which need no escaping: to find that out takes little time."""
+"""Most values, which need no escaping: a quick check."""
 
 _BYTE_ORDER_MARK = "\ufeff"
 """At the start of a document, without which spreadsheets take it for another encoding."""

@@ -27,7 +27,7 @@ MERGE = "resolution=merge-duplicates"
 """The preference to update what has a unique value, instead of creating it (RFC 7240)."""
 
 ROLL_BACK = "tx=rollback"
-"""The preference to undo everything in the end."""
+"""The preference to undo everything at the end."""
 
 
 def media_type(extension: str | None = None) -> str:

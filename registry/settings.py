@@ -189,7 +189,7 @@ class Settings:
         return Graph(declared_types(self.types)).with_unique(self.unique)
 
     def contradiction(self) -> str | None:
-        """Return what is wrong with settings that are valid one by one."""
+        """Return what is wrong with the combination of settings that are each valid."""
         try:
             _ = self.graph
         except InvalidDeclaration as error:
@@ -206,7 +206,7 @@ class Settings:
         return None
 
     def _published_by(self) -> str | None:
-        """Return the setting that says that clients of other machines use the service."""
+        """Return the setting that implies clients on other machines, None without one."""
         host = urlsplit(self.public_url).hostname if self.public_url else None
         if host is not None and not is_loopback(host):
             return "public_url"
@@ -231,7 +231,7 @@ class Parser(argparse.ArgumentParser):
     def settings(
         self, parsed: argparse.Namespace, environment: Mapping[str, str] = os.environ
     ) -> Settings:
-        """Return the settings in parsed flags, of which some may be missing, and in variables.
+        """Return the settings in parsed flags, some of which may be missing, and in variables.
 
         Exits as `parse_settings` does.
         """

@@ -29,7 +29,7 @@ from registry.access import secure_url
 from registry.access.principal import InvalidToken, KeysUnavailable, Principal, digest_of
 
 _REFRESH_SECONDS = 300.0
-"""Interval at which keys are read, so that those that the issuer has removed are not accepted."""
+"""Interval at which keys are read, so that keys the issuer has removed are not accepted."""
 
 _PAUSE_SECONDS = 10.0
 """Time between two attempts to read keys, however many unknown keys and errors there are."""
@@ -129,7 +129,7 @@ class OidcVerifier:
         return principal
 
     async def _verified_claims(self, token: str) -> dict[str, Any]:
-        """Return the claims after all checks of RFC 9068, 4, but for those of the scopes."""
+        """Return the claims after all checks of RFC 9068, 4, except those of the scopes."""
         key = await self._keys.key(_key_name(token))
         if not key:
             raise InvalidToken("The issuer does not have the key of the access token.")
@@ -167,9 +167,9 @@ class OidcVerifier:
 
 
 def _key_name(token: str) -> KeyName:
-    """Return the name of the key in the header of a token, of which nothing is verified.
+    """Return the name of the key in the header of a token; nothing is verified yet.
 
-    Keys and addresses of keys in it are ignored: anyone could have put them there.
+    Keys and addresses of keys in the header are ignored: anyone could have put them there.
     """
     try:
         header: object = extract_compact(token.encode(), registry=_REGISTRY).headers()
@@ -233,7 +233,7 @@ class _IssuerKeys:
                 return
             self._attempted_at = monotonic()
             self._attempt = asyncio.create_task(self._read())
-        await asyncio.shield(self._attempt)  # from the disconnect of one of those that wait
+        await asyncio.shield(self._attempt)  # from the disconnect of one of several waiting clients
 
     def _seconds_to_attempt(self) -> float:
         return self._attempted_at + _PAUSE_SECONDS - monotonic()

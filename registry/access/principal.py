@@ -132,7 +132,7 @@ def check_name(name: str) -> str:
 
 
 def check_scopes(scopes: Iterable[str], resources: Iterable[ResourceType]) -> frozenset[str]:
-    """Return the scopes. Raises ValueError for one that is not of all types or of one of these."""
+    """Return the scopes. Raises ValueError for one of neither all types nor any of these."""
     valid, checked = known_scopes(resources), frozenset(scopes)
     available = sorted(valid, key=lambda scope: (":" in scope, scope))  # those of all types first
     for scope in sorted(checked - valid):

@@ -34,7 +34,7 @@ _PAUSE = 1.0
 """Seconds before changes are followed again, unless the service asks for more."""
 
 _EVENT_BYTES, _TRANSACTION_BYTES = 2**21, 2**28
-"""Of an event of the change feed, and of all in a transaction."""
+"""The limits of an event of the change feed, and of all events of a transaction."""
 
 _NONE: Document = {}
 
@@ -45,8 +45,8 @@ class Client(Transport):
     """A client of a running service: `async with Client(url, token=...) as registry:`.
 
     Fields are attributes, and relationships: a resource, None, or a list of resources. All methods
-    raise RegistryError if the service refuses a request, or cannot be reached, and TypeError or
-    ValueError for what cannot be sent; only `changes` waits for one that has responded before.
+    raise RegistryError if the service refuses a request or cannot be reached, and TypeError or
+    ValueError for what cannot be sent. Only `changes` waits for a service that is gone.
     """
 
     _collections: Mapping[str, str] = {}  # the last parts of their paths, by type
@@ -278,7 +278,7 @@ def _linkage(value: Any) -> Any:
 
 
 def _resource(reply: Reply, sent: Document = _NONE) -> Resource:
-    """Return the resource of a response, which leads to those that were sent."""
+    """Return the resource of a response, linked to the resources that were sent."""
     document, headers = reply
     (resource,) = linked_resources(document)
     resource.related |= {name: sent[name] for name in resource.related if name in sent}

@@ -1,4 +1,4 @@
-"""Requests of a client, and what responses tell: resources, with those they lead to, and errors.
+"""Requests of a client, and the resources, related resources and errors in their responses.
 
 Requests are repeated while that is safe, bounded in time and size, and go to one host only.
 """
@@ -20,7 +20,7 @@ from registry import protocol
 Document: TypeAlias = Mapping[str, Any]
 
 Headers: TypeAlias = Mapping[str, str | None]
-"""Fields that are sent, without those that are None."""
+"""Fields to send; those that are None are left out."""
 
 Reply: TypeAlias = tuple[Any, Mapping[str, str]]
 """The document of a response, None if it has none, and its headers."""
@@ -35,7 +35,7 @@ DELAYS = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Seconds before a request is repeated: a service that restarts is back within them."""
 
 _MAX_DELAY = 30.0
-"""A service that asks for more seconds in `Retry-After` is not waited for."""
+"""The longest `Retry-After`, in seconds, that the client waits for."""
 
 _MAX_BYTES = 2**26
 """Of a document: many times a page of 1,000 resources with what they include."""
@@ -294,14 +294,14 @@ class Transport:
             raise RegistryError(f"cannot reach the service ({advice}): {reason}") from None
 
     async def _wait(self, error: RegistryError, delay: float | None) -> None:
-        """Wait before a request is repeated; raise the error if it is not, or no more."""
+        """Wait before a request is repeated; raise the error if it is not repeated any more."""
         after = error.retry_after or 0
         if delay is None or after > _MAX_DELAY or not self._is_temporary(error):
             raise error
         await asyncio.sleep(max(delay, after))
 
     def _is_temporary(self, error: RegistryError) -> bool:
-        """Return whether the service has responded before, or says so, and may do so again."""
+        """Return whether this is an error of a known service that may respond again."""
         is_known = self._has_responded or error.retry_after is not None
         return is_known and error.status in {None, 503} and error.code != "disk_full"
 

@@ -84,7 +84,7 @@ def client_parser(command: str, description: str, arguments: str = "[OPTIONS]") 
 
 
 def open_client(url: str) -> Client:
-    """Return the client of a service, to be entered; its token is not an option, which all see.
+    """Return the client of a service, to be entered. All users could see a token in an option.
 
     Raises RegistryError for a token that no header can have.
     """
@@ -95,7 +95,7 @@ def open_client(url: str) -> Client:
 
 
 def failure_of(error: RegistryError) -> str:
-    """Return why a request has failed, and what helps."""
+    """Return why a request has failed, and the remedy."""
     remedy = _REMEDIES.get(error.status or 0)
     return f"{str(error).removesuffix('.')}{remedy}" if remedy else str(error)
 
@@ -111,7 +111,7 @@ def add_file(parser: Parser, help_text: str) -> None:
 
 
 def is_csv(parsed: argparse.Namespace) -> bool:
-    """Return whether the format is CSV: that of the option, else of the suffix of the file."""
+    """Return whether the format is CSV, by the option, else by the suffix of the file."""
     suffix = PurePath(parsed.file).suffix.lower()
     return (parsed.format or _SUFFIXES.get(suffix, CSV)) == CSV
 

@@ -42,8 +42,8 @@ def backup(arguments: Sequence[str]) -> None:
     """Write the whole database at one point in time to a file."""
     parser = database_parser(
         "backup",
-        "Write the whole database, as it is at one point in time, to a new file, also while the "
-        "service runs. The file has a checksum, and gets its name when it is complete.",
+        "Write the whole database at one point in time to a new file, even while the service runs. "
+        "The file has a checksum, and gets its name when it is complete.",
         "[OPTIONS] FILE",
     )
     parser.add_argument("file", metavar="FILE", help="file to create, or - for standard output")
@@ -63,9 +63,8 @@ def restore(arguments: Sequence[str]) -> None:
     """Write the content of a backup into an empty database."""
     parser = database_parser(
         "restore",
-        "Write the content of a backup into an empty database, or into one that an interrupted "
-        "restore has left. The whole file is checked before. Services that use the database must "
-        "be stopped.",
+        "Write the content of a backup into an empty database, or one that an interrupted restore "
+        "left behind. The whole file is checked first. Stop the services that use the database.",
         "[OPTIONS] FILE",
     )
     help_text = "a file written by backup, or - for standard input"
@@ -73,7 +72,7 @@ def restore(arguments: Sequence[str]) -> None:
     parser.add_argument(
         "--without-tokens",
         action="store_true",
-        help="leave out the access tokens, among which some may have been revoked since the backup",
+        help="leave out the access tokens, some of which may have been revoked since the backup",
     )
     parsed = parser.parse_args(arguments)
     omitted = {COLLECTION} if parsed.without_tokens else set[str]()
@@ -97,13 +96,13 @@ async def _restore(settings: Settings, name: str, omitted: Container[str]) -> No
 def check(arguments: Sequence[str]) -> None:
     """Print the first violations of each rule, one per line; exit with status 1 if there are any.
 
-    With `--repair`, remove what can be derived or has no target, and check again.
+    With `--repair`, correct what can be derived, remove what has no target, and check again.
     """
     parser = database_parser(
         "check",
-        "Check that records are valid, that links lead to resources that exist, that counters are "
+        "Check that records are valid, that links lead to existing resources, that counters are "
         "ahead of ids, that computed attributes, text blocks and the history of links are right, "
-        "and that indexes are complete, all at one point in time, also while the service runs.",
+        "and that indexes are complete, all at one point in time, even while the service runs.",
     )
     parser.add_argument(
         "--repair",
@@ -124,7 +123,7 @@ async def _check(settings: Settings, *, repair: bool) -> bool:
             report = await check_database(database, settings.graph, repair=repair)
             _print(report, settings)
             if report.total and repair:
-                note("Repaired; what follows is the result of another check")
+                note("Repaired; the result of another check follows")
                 report = await check_database(database, settings.graph)
                 _print(report, settings)
     except (SnapshotExpired, StorageError) as error:
@@ -173,8 +172,8 @@ def forget(arguments: Sequence[str]) -> None:
     """Remove what histories keep of a deleted resource, such as a name."""
     parser = database_parser(
         "forget",
-        "Remove what the history keeps of a resource that was deleted, such as the name of a "
-        "person, also while the service runs. The periods and the ids stay. Backups keep it.",
+        "Remove what the history keeps of a deleted resource, such as the name of a person, even "
+        "while the service runs. The periods and the ids stay. Backups keep the name.",
         "[OPTIONS] TYPE ID",
     )
     parser.add_argument("type", metavar="TYPE", help="the type of the resource: person")

@@ -95,7 +95,7 @@ def _filter_parameter(text: str) -> tuple[str, str]:
 
 
 def _by_dependency(graph: Graph) -> list[ResourceType]:
-    """Return the types, each after those that it links to, if that is possible."""
+    """Return the types, each after the types it links to, if that is possible."""
     targets = {
         name: {link.target for link in one.links if link.target != name}
         for name, one in graph.items()

@@ -34,10 +34,10 @@ from registry.transfer.lookups import ImportOptions
 from registry.transfer.row_files import InvalidFile, Row, decoded, read_csv, read_ndjson
 
 _DESCRIPTION = (
-    "Create the resources of a file in a running service, or update those that it has: found by "
-    "their ids, unique attributes, e-mail addresses, or what --key names. With one of these, a "
-    "second import of a file changes nothing. Invalid rows are reported by line and column; all "
-    "others are stored."
+    "Create the resources of a file in a running service, or update existing ones, found by their "
+    "ids, unique attributes, e-mail addresses, or what --key names. With one of these, importing a "
+    "file again changes nothing. Invalid rows are reported by line and column; all others are "
+    "stored."
 )
 
 LINE_SECONDS = 5.0
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str]) -> None:
         parser.error(f"--type: name the type of a CSV file: {' or '.join(_types(graph))}")
     options = _options(parser, parsed, graph)
     tally = Tally(graph, parsed.url, is_dry=parsed.dry_run)
-    # Only with new resources, nothing else tells which rows are stored.
+    # Only if all are new: otherwise the stored resources show which rows are done.
     is_resumed = options.creates and not options.is_dry and parsed.file != "-"
     try:
         with (
@@ -153,11 +153,11 @@ def _parser(graph: Graph) -> Parser:
         "what tells resources apart: serial, owner.email, or first_name,last_name; repeatable"
     )
     repeatable("--key", metavar="NAMES", help=key_help)
-    create_help = "create a new resource of each row; ids only link the rows of the file"
+    create_help = "create a new resource from each row; ids only link the rows of the file"
     add("--create", action="store_true", help=create_help)
     replace_help = "empty cells remove values and links [default: leave them as they are]"
     add("--replace", action="store_true", help=replace_help)
-    map_help = "column of the file and what it is: 'Serial number=serial'; 'Notes=' leaves it out"
+    map_help = "column and what it becomes: 'Serial number=serial'; 'Notes=' leaves it out"
     repeatable("--map", metavar="COLUMN=NAME", type=checked(_map), help=map_help)
     encoding_help = "encoding of the file, such as cp1252 [default: utf-8]"
     add("--encoding", type=checked(_encoding), default="utf-8", metavar="NAME", help=encoding_help)

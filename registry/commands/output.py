@@ -38,7 +38,7 @@ def require_output() -> None:
 
 @contextmanager
 def input_file(name: str) -> Iterator[FileIO]:
-    """Yield a file, or for `-` a copy of standard input, in which one can seek. Raises OSError."""
+    """Yield a file, or for `-` a seekable copy of standard input. Raises OSError."""
     if name != "-":
         with FileIO(name) as file:
             yield file
@@ -88,7 +88,7 @@ def discard_output() -> None:
 
 
 def describe(error: Exception) -> str:
-    """Return what is wrong, of an OSError with the file if that is known, for an error message."""
+    """Return the reason for an error message; for an OSError with the file, if it is known."""
     if not isinstance(error, OSError):
         return str(error)
     reason = error.strerror or str(error)

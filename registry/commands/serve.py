@@ -86,7 +86,7 @@ def _announce(settings: Settings, metrics_listener: socket.socket | None, line: 
 
 
 def _notices(settings: Settings, metrics_listener: socket.socket | None) -> Iterator[str]:
-    """Yield where the metrics are, and what only users of a checkout know without being told."""
+    """Yield where the metrics are, and what users of an installed package have to be told."""
     if metrics_listener is not None:
         from registry.http.addresses import METRICS_PATH  # noqa: PLC0415 - loads slowly
 

@@ -34,7 +34,7 @@ def main(arguments: Sequence[str]) -> None:
 
 def _parser(graph: Graph) -> Parser:
     parser = command_parser(
-        "token", "Create, list and revoke access tokens, also while the service runs."
+        "token", "Create, list and revoke access tokens, even while the service runs."
     )
     commands = parser.add_subparsers(
         prog=parser.prog, dest="command", required=True, metavar="COMMAND"

@@ -17,7 +17,7 @@ from registry.settings import Settings, flag
 from registry.storage import TokenLookups, Tokens
 
 PRINCIPAL = web.RequestKey("principal", Principal)
-"""Who has sent the request; set before a view is called, unless nobody has to be known."""
+"""The sender of the request; set before the view is called, if the request needs a token."""
 
 _PUBLIC = (UI_PATH, PAGE_PATH, *sorted(HEALTH_PATHS))
 """Prefixes of the paths that need no access token; the root needs none either."""

@@ -31,10 +31,10 @@ _STRAY_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _SAFE = "/?:@!$&'()*+,;=-._~%"
 
 _MAX_ADDRESSES = 1_024
-"""For how many addresses is kept whether they are trusted."""
+"""Addresses that are remembered as trusted or not."""
 
 _MAPPED = "::ffff:"
-"""How the addresses of IPv4 clients begin on a socket for both versions (RFC 4291, 2.5.5.2)."""
+"""The prefix of IPv4 addresses on a socket for both versions (RFC 4291, 2.5.5.2)."""
 
 _FORWARDED_PROTO = "X-Forwarded-Proto"
 _FORWARDED_ADDRESS = re.compile(r"\s*(\[(?P<v6>[^\]]*)\]|(?P<v4>[\d.]+))(:\d+)?\s*", re.ASCII)

@@ -29,7 +29,7 @@ def new_application(settings: Settings, limits: Limits, cors: Cors) -> web.Appli
 
 async def _add_headers(request: web.Request, response: web.StreamResponse) -> None:
     """Add the headers that every response has, other than DocumentResponse, which has them."""
-    response.headers.pop(hdrs.SERVER, None)  # by which aiohttp tells its version
+    response.headers.pop(hdrs.SERVER, None)  # it shows the version of aiohttp
     for name, value in common_headers(request_id(request)).items():
         response.headers.setdefault(name, value)
     cors = request.config_dict[CORS]

@@ -20,8 +20,8 @@ MIN_BYTES = 1_000
 """Smaller bodies fit into one packet, whether they are compressed or not."""
 
 _LEVEL = 3
-"""Of zlib: 270 kB of persons become 31 kB in 1.0 ms; at level 1, 38 kB in 0.9 ms; at level 6, 27 kB
-in 1.9 ms."""
+"""The level of zlib. Level 1 saves a tenth of the time for a fifth more bytes; level 6 takes twice
+the time for an eighth fewer."""
 
 GZIP_FORMAT = 31  # as the parameter `wbits` of zlib
 
@@ -71,7 +71,7 @@ class GzipWriter:
         self._compressor = zlib.compressobj(_LEVEL, wbits=GZIP_FORMAT)
 
     async def write(self, piece: bytes | memoryview) -> None:
-        """Write a piece completely: nothing of it waits for the next, which may take seconds."""
+        """Write a whole piece: no part of it waits for the next piece, which may take seconds."""
         await self._response.write(await _compressed(self._compressor, piece, zlib.Z_SYNC_FLUSH))
 
     async def write_eof(self) -> None:

@@ -22,18 +22,18 @@ from registry.jsonapi.error_objects import ApiError
 from registry.jsonapi.error_types import HeaderFieldsTooLarge, MalformedRequest, RequestTimeout
 
 _MAX_WAITING = 2
-"""Reading pauses when so many requests wait for the response to another one of the connection."""
+"""Reading pauses while this many requests of the connection wait for the response to another."""
 
 _READ_BUFFER = 2**16
 """Reading pauses when more than twice as many bytes of a body wait. As the event loop reads up to
 256,000 at a time, a body that waits takes at most 0.4 MB; with aiohttp's default, 0.8 MB."""
 
 _MAX_PIECE = 2**16
-"""Bytes that are parsed at once: the start of a head behind a request in them is not counted."""
+"""Bytes parsed at once. The start of a head that follows a request in them is not counted."""
 
 _TLS_BUFFER = 2**12
-"""Bytes that may wait for encrypted ones to be sent. With a limit of less than the session tickets,
-which wait after a handshake, a TLS connection of the event loop would never be read."""
+"""Bytes that may wait to be sent by TLS. With a lower limit than the session tickets, which wait
+after a handshake, the event loop would never read the connection."""
 
 _LINGER_0 = struct.pack("ii", 1, 0)
 """Of SO_LINGER: closing discards what the kernel buffers, in place of a regular end."""
@@ -82,7 +82,7 @@ class Connection(web.RequestHandler):
         self._recorder = recorder
         self.started = 0.0  # 0 if there is no request in progress
         self.body: StreamReader = EMPTY_PAYLOAD
-        self._body_bytes = 0  # what had arrived of a body when a head was counted last
+        self._body_bytes = 0  # bytes of a body that had arrived when a head was counted last
         self._head_bytes = 0  # since then
         self._head_timer: asyncio.TimerHandle | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -94,7 +94,7 @@ class Connection(web.RequestHandler):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request has arrived that awaits its response, not even a part of one."""
+        """Whether no request, nor any part of one, has arrived and awaits its response."""
         return self._awaits_head and self._head_timer is None
 
     @property
@@ -120,7 +120,7 @@ class Connection(web.RequestHandler):
         super().connection_made(transport)
         # A cast, as the transports of uvloop are not instances of those of asyncio.
         sending = cast(asyncio.WriteTransport, transport)
-        # Beside what the kernel buffers.
+        # In addition to what the kernel buffers.
         sending.set_write_buffer_limits(0 if self.ssl_context is None else _TLS_BUFFER)
 
     def pause_writing(self) -> None:

@@ -62,7 +62,7 @@ def log_error(request: web.BaseRequest, error: Exception) -> ApiErrors:
     is_stop = any(isinstance(one, errors.ServiceStopping) for one in reported.errors)
     is_denied = any(hdrs.WWW_AUTHENTICATE in one.headers for one in reported.errors)
     if is_denied and isinstance(request, web.Request):
-        # A text of its own, as of lines with the same one the log omits some.
+        # A separate template, as the log omits some of many lines with the same one.
         text = "%s %.160a %s from %s -> %d %.160a"
         sender.append(request.app[ADDRESSES].client_address(request))
     _log.log(
@@ -113,7 +113,7 @@ def from_storage_error(error: storage.StorageError) -> ApiErrors:
             details = error.details.items()
             return ApiErrors([errors.InvalidField(text, pointer=one) for one, text in details])
         case storage.DuplicateValue():
-            # Whoever may write a type may read it, so the link needs no scope of its own.
+            # Scopes to write a type include reading it, so the link needs no other scope.
             about = None if error.id is None else path_of(error.resource, error.id)
             single = errors.ValueTaken(error.resource.type, error.attribute, error.pointer, about)
         case storage.BulkheadFull():

@@ -1,7 +1,7 @@
 """The followers of the change feed: those of one process share a change stream and its events.
 
-Events are encoded once for all followers that get the same. A library such as aiohttp-sse encodes
-them for each follower, which for 1,000 of them would occupy the event loop.
+Events are encoded once for all followers that get the same ones. A library such as aiohttp-sse
+encodes them for each follower: 1,000 of these would occupy the event loop.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ from registry.storage import (
 )
 
 _PAUSE_SECONDS = 0.1
-"""Pause after a batch, in which the next changes collect."""
+"""The pause after a batch, while the next changes collect."""
 
 _RETRY_SECONDS = 0.5
 """How long to wait for a database that is unavailable."""
@@ -45,15 +45,15 @@ _TICK_SECONDS = 0.75
 """Interval at which access tokens are verified and quiet connections found."""
 
 _COMMENT_SECONDS, _POSITION_SECONDS = 15.0, 60.0
-"""Seconds without data after which a comment is sent; and without an event, after which the
-position is sent, from which the client continues when it reconnects."""
+"""Seconds without data before a comment is sent, and without an event before the position is sent,
+where the client continues when it reconnects."""
 
 _MAX_CHANGES = 10_000
-"""Changes in memory, for followers that connect again or are slow."""
+"""Changes in memory, for followers that reconnect or are slow."""
 
 _MAX_PART = 2**16
-"""Bytes of events that are written at once. aiohttp copies them for each follower, so a whole batch
-would take a megabyte of each one that is slow; it waits for the client after so many."""
+"""Bytes of events that are written before waiting for the client. aiohttp copies them for each
+follower, so a whole batch would take a megabyte for each slow one."""
 
 _MAX_FOLLOWERS_PER_ITERATION = 50
 """Followers that send their events before the event loop serves others: about 1 ms."""
@@ -115,7 +115,7 @@ class _Batch:
         return sum(len(commit.changes) for commit in self.commits)
 
     def after(self, time: ClusterTime) -> "_Batch":
-        """Return the commits after a time: this batch, unless some are not."""
+        """Return the commits after a time: this batch, unless it has earlier ones."""
         if not self.commits or self.commits[0].time > time:
             return self
         return _Batch([one for one in self.commits if one.time > time])
@@ -230,7 +230,7 @@ class Followers:
             await asyncio.wait([self._running])
 
     async def _run(self, feed: ChangeFeed) -> None:
-        """Read changes as long as there are followers."""
+        """Read changes while there are followers."""
         maintaining = asyncio.create_task(self._maintain_connections())
         try:
             while self._count and not self._is_stopping:
@@ -249,7 +249,7 @@ class Followers:
             await feed.close()
 
     async def _read_next(self, feed: ChangeFeed) -> None:
-        """Read what follows, and let those who wait for it send it."""
+        """Read the next changes, and let the followers that wait for them send them."""
         commits = await feed.read()
         self._time = feed.time
         if not commits:
@@ -271,7 +271,7 @@ class Followers:
         await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _send_batches(self, follower: _Follower, slot: AsyncExitStack | None) -> None:
-        """Send what all share."""
+        """Send the shared changes."""
         behind = sum(one.commits[-1].time > follower.after for one in self._batches)
         follower.next = self._end - behind
         if slot:
@@ -291,7 +291,7 @@ class Followers:
             await self._send(follower, events)
 
     async def _catch_up(self, follower: _Follower) -> None:
-        """Send changes from before those that all followers share."""
+        """Send changes older than the shared ones."""
         feed = self._repository.changes(follower.after)
         try:
             while follower.after < self._start and not follower.is_ended:

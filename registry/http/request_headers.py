@@ -55,7 +55,7 @@ _QUOTED = r'"(?:[^"\\]|\\.)*+'
 # Up to a comma that is not quoted; a quote that does not end reaches to the end.
 _ELEMENT = re.compile(rf'(?:{_QUOTED}\\?"?|[^",])++')
 _PREFERENCE = re.compile(rf'\s*+([^\s=;"]++)\s*+(?:=\s*+({_QUOTED}"|[^\s;"]*+)\s*+)?+(?:;|\Z)')
-"""A preference before its parameters, none of which is supported."""
+"""A preference without its parameters, which are not supported."""
 
 
 def make_etag(
@@ -63,8 +63,8 @@ def make_etag(
 ) -> str:
     """Return the strong entity tag of a response, without quotes.
 
-    resource, record: what it represents, if that is a single resource: its version then precedes
-    the digest of the body, and a check follows, by which `If-Match` recognizes all tags of the
+    resource, record: set if the response represents a single resource. Its version then precedes
+    the digest of the body, and a check follows, so that `If-Match` recognizes every tag of the
     version: `3-5d41402abc4b2a76b9719d91-2cf24dba5fb0a30e`.
     """
     digest = sha256(body).hexdigest()[:_DIGEST_DIGITS]
@@ -132,7 +132,7 @@ def _tags(request: web.Request, header: str) -> list[str] | None:
 
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """The preferences to update what has a unique value, and to undo everything in the end."""
+    """The preferences to update what has a unique value, and to undo everything at the end."""
 
     merges: bool = False
     rolls_back: bool = False

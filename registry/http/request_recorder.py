@@ -16,10 +16,10 @@ from registry.http.responses import request_id, trace_id
 from registry.metrics import REQUESTS, Sample
 
 NO_ROUTE = "none"
-"""The route of requests to unknown paths, and of those that are not valid HTTP."""
+"""The route of requests to unknown paths, and of malformed requests."""
 
 OTHER_METHOD = "other"
-"""The method of requests whose method is not one of those of aiohttp, or unknown."""
+"""The method of requests whose method is unknown, to aiohttp or at all."""
 
 ABORTED = "aborted"
 """The status of requests whose response was not sent as a whole."""

@@ -22,7 +22,7 @@ MAX_WRITE = 2**18
 """Bytes of a body that are passed to the connection at once: those it buffers for a slow client."""
 
 SENT_ID, TRACEPARENT = istr(REQUEST_ID), istr("traceparent")
-"""Names by which headers are looked up faster than by other strings."""
+"""Header names that are looked up faster than other strings."""
 
 _ID = re.compile(r"[!-~]{1,128}")
 
@@ -102,7 +102,7 @@ class NoResponse(web.StreamResponse):
     """Ends a request whose connection is closed: it sends nothing."""
 
     async def prepare(self, _: web.BaseRequest) -> AbstractStreamWriter | None:
-        """Raise ConnectionResetError, upon which aiohttp ends the connection silently."""
+        """Raise ConnectionResetError, so that aiohttp ends the connection silently."""
         raise ConnectionResetError
 
 
@@ -158,7 +158,7 @@ class DocumentResponse(web.StreamResponse):
 
 @cache
 def _first_lines(version: HttpVersion, status: int, stays_open: bool) -> str:
-    """Return the status line and the headers that do not depend on the request otherwise."""
+    """Return the status line and the headers that depend on nothing else."""
     status_line = f"HTTP/{version.major}.{version.minor} {status} {HTTPStatus(status).phrase}\r\n"
     lines = status_line + _CONSTANT_LINES
     if stays_open is (version >= HttpVersion11):  # the default of the version

@@ -233,7 +233,7 @@ def _respond_to(request: web.BaseRequest, error: Exception) -> web.StreamRespons
     is_disconnect = isinstance(error, ConnectionError) and is_closed
     if not is_disconnect and not _abort_if_begun(request):
         return error_response(request, error)
-    if not is_disconnect:  # which is not a defect
+    if not is_disconnect:  # a disconnect is not a defect
         log_error(request, error)
     # An exception of a request's task is in a reference cycle with its traceback, which would keep
     # all parts of a stream in memory until the garbage collector runs.
@@ -242,7 +242,7 @@ def _respond_to(request: web.BaseRequest, error: Exception) -> web.StreamRespons
 
 
 def _abort_if_begun(request: web.BaseRequest) -> bool:
-    """Reset a connection whose response has begun, so that no part is taken for the whole.
+    """Reset a connection whose response has begun, so that no client takes a part for the whole.
 
     Returns whether it had begun.
     """

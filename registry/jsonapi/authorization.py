@@ -30,7 +30,7 @@ class Requirement:
 
     @property
     def scopes(self) -> tuple[str, ...]:
-        """The scopes each of which is sufficient, the narrowest first."""
+        """The scopes that are each sufficient, the narrowest first."""
         return sufficient_scopes(self.action, self.resource)
 
 
@@ -50,13 +50,13 @@ def authorize(principal: Principal, requirements: Iterable[Requirement]) -> None
 
 
 def required_by_method(method: str, types: Iterable[ResourceType]) -> list[Requirement]:
-    """Return what every request with a method requires, to a path that stands for these types."""
+    """Return what every request with a method requires on a path for these types."""
     action = Action.READ if method in {"GET", "HEAD"} else Action.WRITE
     return [Requirement(action, resource) for resource in dict.fromkeys(types)]
 
 
 def readable_with(resource: ResourceType, graph: Graph) -> list[ResourceType]:
-    """Return the types whose scopes reading a type needs: a history tells of both ends."""
+    """Return the types that reading a type takes scopes for: a history shows both ends."""
     return [graph[link.target] for link in resource.links] if resource.read_only else [resource]
 
 
@@ -91,7 +91,7 @@ def _to_read(resource: ResourceType, graph: Graph, parameter: str) -> Iterator[R
 def required_by_feed(
     query: FeedQuery, readable: Collection[str], graph: Graph
 ) -> Iterator[Requirement]:
-    """Yield what a follower requires: to read the types that it names, or any. readable: types."""
+    """Yield what a follower requires: to read the types it names, or else any of `readable`."""
     if query.types is None and not readable:
         yield Requirement(Action.READ, None)
     for name in query.types or ():

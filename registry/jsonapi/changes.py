@@ -194,7 +194,7 @@ class ChangedRecord:
 
 @dataclass(frozen=True, slots=True)
 class Audience:
-    """The types whose changes a group of followers is sent, and those that links may name."""
+    """The types whose changes a group of followers gets, and the types it may see links to."""
 
     types: frozenset[str]
     readable: frozenset[str]
@@ -229,7 +229,7 @@ def parse_feed_query(parameters: Iterable[tuple[str, str]], graph: Graph) -> Fee
 
 
 def readable_types(principal: Principal | None, graph: Graph) -> frozenset[str]:
-    """Return the types that a principal may read; all of them if nobody has to be known."""
+    """Return the types that a principal may read; all of them without authentication."""
     return frozenset(
         name
         for name, resource in graph.items()

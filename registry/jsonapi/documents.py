@@ -91,7 +91,7 @@ class Part:
 
     @property
     def size(self) -> int:
-        """The number of resources and of the identifiers of what they are linked to."""
+        """The number of resources and of the identifiers in their linkage."""
         linkage = self.linkage.get(self.resource.type, {})
         linked = chain.from_iterable(by_id.values() for by_id in linkage.values())
         return len(self.records) + sum(len(ids) for ids in linked if isinstance(ids, list))

@@ -124,7 +124,7 @@ class ApiErrors(Exception):
 
 
 class ErrorCollector:
-    """Collects the errors of one request, as a context manager those that its block raises."""
+    """Collects the errors of one request; as a context manager, the errors its block raises."""
 
     def __init__(self) -> None:
         self._errors: list[ApiError] = []

@@ -127,16 +127,16 @@ class InvalidMerge(ApiError, status=400, code="invalid_merge"):
     """`Prefer: resolution=merge-duplicates` without a unique attribute, or with `If-Match`."""
 
     detail = (
-        "`If-Match` is not possible with `Prefer: resolution=merge-duplicates`: it is not known "
-        "which resource the document is merged with."
+        "`If-Match` cannot be used with `Prefer: resolution=merge-duplicates`: it is not known "
+        "in advance which resource the document updates."
     )
 
     @classmethod
     def without_unique(cls, resource: ResourceType, pointer: str) -> Self:
-        """Return the error for a resource object that has no unique attribute."""
+        """Return the error for a resource object without a unique attribute."""
         unique, name = resource.unique_attributes, f"`{resource.type}`"
         has = f"one of {quoted(*unique)}" if unique else f"a unique attribute, but {name} has none"
-        return cls(f"To merge a {name} requires {has}.", pointer=pointer)
+        return cls(f"Merging a {name} requires {has}.", pointer=pointer)
 
 
 class InvalidPreference(ApiError, status=400, code="invalid_preference"):
@@ -281,7 +281,7 @@ class HeaderFieldsTooLarge(ApiError, status=431, code="header_fields_too_large")
 
 
 class InternalError(ApiError, status=500, code="internal_error"):
-    """The service has a defect; its log contains the cause with the id of the request."""
+    """The service has a bug; its log has the cause, with the id of the request."""
 
     detail = "The service failed to process the request; its log contains the cause."
 
@@ -290,8 +290,8 @@ class InvalidStoredRecord(ApiError, status=500, code="invalid_record", title="In
     """A record in the database is not valid; the log of the service has its id."""
 
     detail = (
-        "A record in the database that the request needs is not valid, because another program "
-        "has written it; the log of the service has its id."
+        "The request needs a record that is not valid, because another program has written it; "
+        "the log of the service has its id."
     )
 
 

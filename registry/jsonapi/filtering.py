@@ -85,7 +85,7 @@ class Not:
 
 
 def conjuncts(filters: Iterable[Filter]) -> Iterator[Filter]:
-    """Yield the parts of filters that all have to match, none of which is an AllOf."""
+    """Yield the parts of filters that must all match; every AllOf is replaced by its parts."""
     for part in filters:
         if isinstance(part, AllOf):
             yield from conjuncts(part.parts)

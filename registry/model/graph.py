@@ -28,13 +28,13 @@ _RESERVED = {*_MEMBERS, "relationships", "type", *AUTHORSHIP, VERSION, LAST_WRIT
 """Members of JSON:API documents, and what every type or record has."""
 
 _MAX_TYPES = 50
-"""Types with those of histories: what is derived from each is kept in caches of 64."""
+"""Types, including histories: what is derived from each is kept in caches of 64."""
 
 _MAX_INDEXES = 64
-"""Those of a collection of MongoDB."""
+"""MongoDB's limit for a collection."""
 
 _UNDECLARED_INDEXES = 2
-"""Those of the ids and of the text blocks."""
+"""The indexes of the ids and of the text blocks."""
 
 
 DeclarationPath: TypeAlias = tuple[str, ...]

@@ -23,7 +23,7 @@ ID_PATTERN = "[1-9][0-9]{0,18}"
 _ID = re.compile(ID_PATTERN, re.ASCII)
 _INTEGER = re.compile("-?(?:0|[1-9][0-9]*)", re.ASCII)
 _MAX_CHARACTERS = 20
-"""Those of the longest 64-bit integer, which has a sign."""
+"""The length of the longest 64-bit integer, with its sign."""
 
 
 def parse_id(text: str) -> int | None:
@@ -107,12 +107,12 @@ AUTHORSHIP: Mapping[str, Attribute] = {
         read_only=True, description=f"Who changed its attributes: {_PRINCIPAL_NAME}"
     ),
 }
-"""Read-only attributes of every type, by name. That of the stored field is the same; it is missing
+"""Read-only attributes of every type, by name. The stored field has the same name; it is missing
 or null if the value is unknown.
 
-Responses have them only if `fields` names them. They do not tell of links: those of one person
-change together, so the times of computers would tell who shares an owner to clients that must not
-read persons."""
+Responses have them only if `fields` names them. Changes of links leave them alone: a person's links
+change together, so the times of computers would reveal which ones share an owner to clients that
+must not read persons."""
 
 
 PERIOD_AUTHORSHIP: Mapping[str, Attribute] = {

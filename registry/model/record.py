@@ -22,8 +22,8 @@ VERSION = "version"
 MAX_VERSION = 10**18 - 1
 
 LAST_WRITE = "last_write"
-"""The stored field with the version and the author of the last write whose author is known, such as
-`3 ci`; never returned. It differs after each write, so a change stream tells every author."""
+"""The stored field with version and author, such as `3 ci`, of the last write with a known author;
+never returned. It changes with each such write, so a change stream shows every author."""
 
 TEXT_BLOCK = "text_block"
 """The stored field with the id of the text block that has the texts of the record; never returned.

@@ -199,7 +199,7 @@ class ResourceType:
 
     @cached_property
     def indexed_fields(self) -> frozenset[str]:
-        """The stored fields of which filters and sorts have an index, with the id.
+        """The stored fields that have an index, with the id, for filters and sorts.
 
         Each change has to update the index: with one for `updated_at`, mongod takes a fifth more
         CPU for a batch of updates.
@@ -209,7 +209,7 @@ class ResourceType:
 
     @cached_property
     def record_attributes(self) -> Mapping[str, Attribute]:
-        """What declares the values of each field of a record, by the name of the field."""
+        """The attribute that declares each field of a record, by the name of the field."""
         stored = {one.stored_name: one.attribute for one in self.stored_fields.values()}
         tracking: dict[str, Attribute] = {}
         for link in self.links:

@@ -32,7 +32,7 @@ MEMBER = "./mongodb-27017.sock"
 is stored with the data, stays valid when they are moved; the leading dot avoids a DNS lookup."""
 
 _PRIMARY = "mongodb-primary.sock"
-"""The link to it by which clients connect, from when mongod is the primary. On a connection that
+"""The link to it through which clients connect, once mongod is the primary. On a connection that
 was opened before, the driver would refuse all sessions, and with them transactions, for ever."""
 
 _MAX_PATH_BYTES = 103
@@ -56,7 +56,7 @@ _log = logging.getLogger("registry")
 
 
 def db_path(data_dir: Path) -> Path:
-    """Return the directory in which mongod stores the database."""
+    """Return the directory where mongod stores the database."""
     return data_dir / "mongodb"
 
 

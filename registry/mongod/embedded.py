@@ -44,7 +44,7 @@ _OPTIONS = (
     *("--replSet", "registry"),
     *("--slowms", "5000"),  # under load, ordinary transactions take longer than 100 ms
     *("--bind_ip", MEMBER, "--unixSocketPrefix", ".", "--filePermissions", "0700"),
-    # The service needs neither, and what is off cannot be attacked.
+    # The service needs neither; switched off, they cannot be attacked.
     *("--networkMessageCompressors", "disabled", "--noscripting"),
     *("--oplogSize", "128"),  # instead of 5 % of the disk, but
     *("--oplogMinRetentionHours", "24"),  # what followers of the change feed may have missed
@@ -147,7 +147,7 @@ async def bound_process(
 def _stop(shell: Process, stdin: socket.socket) -> None:
     if shell.returncode is None:
         stdin.send(b"\n")
-    stdin.close()  # what is left of it if the shell alone was killed ends as after this process
+    stdin.close()  # ends the program if only the shell was killed
 
 
 @dataclass(slots=True)

@@ -25,7 +25,7 @@ _BUILD_INFO = 23403
 
 
 class Log:
-    """A file to which a program appends, and of which older contents are kept in another file.
+    """A file that a program appends to; its older contents are kept in another file.
 
     Raises OSError if it cannot be opened.
     """
@@ -71,7 +71,7 @@ class Log:
         return None
 
     def _lines(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield the lines since the start, each with its entry; {} if it is of another program."""
+        """Yield the lines since the start, each with its entry; {} for those of other programs."""
         self.file.seek(self._start)
         for line in self.file:
             entry = None

@@ -1,4 +1,4 @@
-"""The endpoints -> the paths with their operations, in the order that Swagger UI shows them in."""
+"""The endpoints -> the paths with their operations, in the order of Swagger UI."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence

@@ -89,9 +89,9 @@ _IDENTIFIERS: dict[str, tuple[Json, ...]] = {
     "LocalReference": (_REFERENCE, _LOCAL_ID),
     "LocalRemoval": (_REMOVAL, _LOCAL_ID),
 }
-"""The members of which a resource identifier has one beside its type, by the suffix of the schema:
-in a response, in a request that links, in one that removes members, where the resource need not
-exist, and the last two in operations."""
+"""The members of a resource identifier besides its type, of which it has one, by the suffix of the
+schema: in a response, in a request that links, in one that removes members, where the resource need
+not exist, and the last two in operations."""
 
 _PAGE_LINKS: Json = {
     **{name: text(f"The {name} page.") for name in ("first", "last")},

@@ -1,8 +1,8 @@
-"""What a file of types adds to stored records: whether these fit it, and what they lack.
+"""What a file of types declares in addition: checks that stored records fit, and completes them.
 
-What is no longer declared is hidden, and stays. The counter of a type keeps what was ever declared:
-`{declared: {<name>: its form}, hidden: [<names>], collection}`. All services of a database declare
-the same: each holds a lease for what it declares.
+Removed declarations are hidden, and their data stay. The counter of a type keeps everything ever
+declared: `{declared: {<name>: its form}, hidden: [<names>], collection}`. All services of a
+database declare the same: each holds a lease for its declarations.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from registry.storage.schema import complete, drop_index, prepare_unique_indexes
 _DECLARED, _HIDDEN, _COLLECTION = "declared", "hidden", "collection"
 
 _LINK = "link"
-"""What the form of a link begins with."""
+"""The start of the form of a link."""
 
 _SECONDS = 3_600.0
 """The time limit of an update of all records."""
@@ -43,7 +43,7 @@ SERVICES = "services"
 """The collection with a document for each lease: `{_id, digest, until}`."""
 
 LEASE_SECONDS = 30
-"""How long a process counts that was killed, or cannot reach the database."""
+"""How long a process that was killed, or cannot reach the database, still counts."""
 
 _RENEWAL_SECONDS = 10.0
 
@@ -51,7 +51,7 @@ _CLOSE_SECONDS = 1.0
 
 
 class AddedFields:
-    """The attributes and links that a file of types declares, and what the last start knew of them.
+    """The attributes and links that a file of types declares, and those of earlier starts.
 
     Several processes may complete the same records. types: the file, None without one.
     """
@@ -65,8 +65,8 @@ class AddedFields:
     async def prepare(self) -> None:
         """Complete stored records, unless the last start has declared the same.
 
-        Raises StartError with how many records do not fit, and which, or with values that must be
-        unique and are not; then no record is changed. Also raises PyMongoError.
+        Raises StartError, before any record is changed, with the number and ids of records that do
+        not fit, or with values that must be unique and are not. Also raises PyMongoError.
         """
         found = self._database.counters.find({_DECLARED: {"$exists": True}})
         self._known = {one[ID]: one async for one in found}
@@ -97,7 +97,7 @@ class AddedFields:
                 raise StartError(f"{place}{'.'.join(path)}: {hidden}: choose another")
 
     def _paths_named_as(self, type_name: str, link: Link) -> Iterator[DeclarationPath]:
-        """Yield the paths of what has the name of the history or of a stored field of a link."""
+        """Yield the paths of declarations with the name of a link's history or stored field."""
         periods = history_type(type_name, link.name)
         for resource in self._graph.writable:
             if resource.type == periods:
@@ -195,7 +195,7 @@ class AddedFields:
             await drop_index(self._database[resource.collection], f"{name}_1_{ID}_1")
 
     def _declarations(self) -> dict[str, Record]:
-        """Return what to note in the counters of types, of those where it has changed."""
+        """Return what to note in the counters of types, where that has changed."""
         own = {one.type: one for one in self._graph.writable if one.added}
         notes: dict[str, Record] = {}
         for type_name in own.keys() | self._known.keys():
@@ -213,7 +213,7 @@ class AddedFields:
 class ValuesFit(RecordsAreValid):
     """The stored values of an attribute or link fit its declaration.
 
-    form: the one of an earlier declaration, if there was one.
+    form: of an earlier declaration, if there was one.
     """
 
     def __init__(self, database: Database, resource: ResourceType, name: str, form: Any) -> None:

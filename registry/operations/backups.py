@@ -2,7 +2,7 @@
 
 The file is a gzip stream of BSON documents: a header; for each collection one with its name, those
 stored in it, and an empty one, which no collection has; at the end, another empty one. The checksum
-of gzip shows damage, but not who has written the file: a reader bounds what it takes from it.
+of gzip shows damage, but not who wrote the file: a reader limits what it accepts.
 """
 
 import zlib
@@ -34,7 +34,7 @@ from registry.storage.mongo.mongo_client import (
 )
 
 _FORMAT = 2
-"""The version of the file format; a reader refuses those that it does not know."""
+"""The version of the file format; a reader refuses unknown ones."""
 
 _COMPRESSION_LEVEL = 1
 """Higher levels take several times as long for a tenth less space; the snapshot may not last."""
@@ -47,7 +47,7 @@ _DOCUMENT_BYTES = 2**24
 _HEADER_BYTES = 1_000
 
 _BATCH_BYTES = 2**20
-"""Restored at once: more, by the last document."""
+"""Bytes restored at once; the last document may exceed them."""
 
 _NO_SPACE = f"the disk of {{}} has less than {RESERVE_BYTES // 2**20} MB of free space"
 
@@ -65,7 +65,7 @@ class Manifest:
 
 
 class Backup:
-    """A backup that is open for reading, the whole of which is checked first."""
+    """A backup open for reading, after a check of the whole file."""
 
     def __init__(self, file: IO[bytes]) -> None:
         """Check the file. Raises BackupError, also OSError."""
@@ -229,4 +229,4 @@ async def _clear(database: Database) -> None:
 
 
 _DATA: Mapping[str, Mapping[str, Any]] = {"counters": {"seq": {"$ne": 0}}}
-"""The queries for documents that are not there in a new database."""
+"""The queries for documents that a new database does not have."""

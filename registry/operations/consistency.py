@@ -67,7 +67,7 @@ async def check(
     the check begins again. repair: whether to repair what is found. Raises SnapshotExpired or
     PyMongoError.
     """
-    if repair:  # which cannot create a collection that the snapshot lacks
+    if repair:  # it cannot create a collection that the snapshot lacks
         await database.counters.create_index(ID)
     for _ in range(_ATTEMPTS - 1):
         try:

@@ -1,6 +1,6 @@
-"""The rules that stored data have to satisfy: how violations are found in a snapshot, and repaired.
+"""The rules for stored data: how violations are found in a snapshot, and repaired.
 
-The service may be writing during a repair: what it has written since the snapshot stays as it is.
+The service may be writing during a repair, which keeps whatever was written since the snapshot.
 """
 
 import reprlib
@@ -52,7 +52,7 @@ _NUMBERS = {"$type": ["int", "long"]}
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """Something that is stored and wrong.
+    """A defect in the stored data.
 
     place, id: the collection and the id of a record; the id is None for anything else. reason: what
     is wrong, in one line. value: what is stored, if `Rule.repair` needs it.
@@ -203,7 +203,7 @@ class RecordsAreValid(Rule):
 
 
 class PeriodsAreRight(Rule):
-    """Each link has one period in force, no other period is, and those of one link do not overlap.
+    """Each link has one period in force, no other period is, and a link's periods do not overlap.
 
     Links that are older than their history get one in the background.
     """
@@ -251,7 +251,7 @@ class PeriodsAreRight(Rule):
         return by_source
 
     async def repair(self, violations: Sequence[Violation]) -> None:
-        """Insert, end and remove periods as the links are now."""
+        """Insert, end and remove periods to match the links as they are now."""
         async with open_link_periods(self._database, self._graph, self._link) as periods:
             await periods.repair([one.id for one in violations if isinstance(one.id, int)])
 

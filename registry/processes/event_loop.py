@@ -1,4 +1,4 @@
-"""What a process of the service begins with: signals, the event loop, and sockets that listen."""
+"""What a process of the service starts with: signals, the event loop, and listening sockets."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ Containers are usually given 30 s to stop, which include the stop of mongod.
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _IGNORED_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
-"""Those by which other services reopen their logs; by default they would kill the process."""
+"""Signals that make other services reopen their logs; by default they would kill the process."""
 
 ALL_ADDRESSES = {"0.0.0.0": "127.0.0.1", "::": "127.0.0.1"}  # noqa: S104 - compared, not bound
 """Wildcard addresses, each with an address at which a client on this machine reaches it."""

@@ -115,7 +115,7 @@ def _record(name: str, level: int, text: str, *args: object) -> logging.LogRecor
 
 
 def _unbuffered_stderr() -> TextIO:
-    """Return standard error without a lock: a thread that waits for its reader would keep it.
+    """Return standard error without a lock: a thread that waits for a slow reader would hold it.
 
     Python then could not exit.
     """

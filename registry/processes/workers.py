@@ -216,7 +216,7 @@ class _Reporter:
             await self._writer.wait_closed()
 
     def ready(self, line: str) -> None:
-        """Tell that the worker is ready, and send its counts from now on. line: to announce."""
+        """Report that the worker is ready, and send its counts from now on. line: to announce."""
         _send(self._writer, (line, None))
         self._reporting = asyncio.create_task(self._report())
 

@@ -136,7 +136,7 @@ def declared_types(types: TypesFile | None) -> tuple[ResourceType, ...]:
 
 
 def digest_of_types(types: TypesFile | None) -> str:
-    """Return what is equal for files that declare the same, whatever they say about it."""
+    """Return a digest that is equal for files with the same declarations, whatever their texts."""
     tables = {
         name: {field: _without_texts(options) for field, options in table.items()}
         for name, table in _parsed(types.text if types else "").items()
@@ -245,7 +245,7 @@ def _attribute(type_name: str, name: str, declared: Any) -> Attribute:
 
 
 def _maker(options: Table, path: DeclarationPath) -> Callable[..., Attribute]:
-    """Return what makes the attribute of some options, without these."""
+    """Return the constructor of the attribute that these options declare."""
     kind, values = options.get("type", "text"), options.get("enum")
     if kind not in _KINDS or (values is None and "type" not in options):
         found = repr(kind) if "type" in options else "no type"
@@ -283,7 +283,7 @@ def _json_value(value: Any) -> Any:
 
 
 def _link(types: Mapping[str, ResourceType], type_name: str, name: str, options: Table) -> Link:
-    """Return a link with a history, whose periods copy what people know both ends by."""
+    """Return a link with a history, whose periods copy a text that identifies each end."""
     path = type_name, name
     _check_options(options, _LINK_OPTIONS, path)
     if missing := _LINK_OPTIONS.keys() - options:
@@ -308,7 +308,7 @@ def _link(types: Mapping[str, ResourceType], type_name: str, name: str, options:
 
 
 def history_type(type_name: str, link_name: str) -> str:
-    """Return the type of the periods of a declared link; its collection ends with an s more."""
+    """Return the type of the periods of a declared link; its collection appends an s."""
     return f"{type_name}_{link_name}_period"
 
 

@@ -93,7 +93,7 @@ class Bulkhead:
             self.release(client)
 
     def release(self, client: str | None = None) -> None:
-        """Pass the slot on to the caller that has waited longest of those that may have one."""
+        """Pass the slot on to the caller that has waited longest and may have one."""
         self._free += 1
         if client is not None:
             self._of_client[client] -= 1

@@ -49,7 +49,7 @@ class VersionConflict(StorageError):
 
 
 class InvalidAttributes(StorageError):
-    """Attributes that are sent, or missing, do not fit to what is stored of the resource.
+    """Attributes that are sent, or missing, do not fit the stored resource.
 
     details: what is wrong, by JSON pointer into the request document.
     """

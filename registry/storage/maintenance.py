@@ -112,7 +112,7 @@ class Maintenance:
             await complete(collection, {field: None}, recompute(resource))
 
     async def _run(self) -> None:
-        # At once: those that are complete do not wait for others to be built.
+        # At once: complete ones do not wait for others to be built.
         async with asyncio.TaskGroup() as builds:
             for one in self._large:
                 builds.create_task(self._retry(partial(self._build_indexes, one)))

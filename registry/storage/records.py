@@ -36,7 +36,7 @@ Stage: TypeAlias = dict[str, Any]
 """A stage of an aggregation pipeline."""
 
 Conditions: TypeAlias = Sequence[Mapping[str, Any]]
-"""MongoDB queries, all of which a record has to match."""
+"""MongoDB queries; a record has to match all of them."""
 
 ONE_BATCH = 10_000
 """Records per reply. Few replies have more; while the driver decodes one, no other thread runs."""

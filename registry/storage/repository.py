@@ -44,8 +44,8 @@ from registry.storage.writes.write_requests import (
 )
 
 _RECENT_SECONDS = 60
-"""How long ago the changes begin that all followers share: one that connects again after a restart
-of the service needs no change stream of its own."""
+"""How far back the shared changes begin, so that followers that reconnect after a restart of the
+service need no change streams of their own."""
 
 _PING_SECONDS = 1.0
 
@@ -92,10 +92,10 @@ class Repository:
         )
 
     async def prepare(self) -> None:
-        """Create what the other calls need; what takes long for large collections follows later.
+        """Create what the other calls need; slow work on large collections follows later.
 
         Raises StartError if the data are incomplete or a unique index cannot be created; also
-        PyMongoError.
+        raises PyMongoError.
         """
         await require_complete(self._database)
         await prepare_validators(self._database, self._graph)
@@ -201,7 +201,7 @@ class Repository:
         A write that has begun is completed even if its caller is cancelled. key: executes the
         writes once within a day; a repeated call returns the result of the first one that
         succeeded, or raises FingerprintMismatch if its fingerprint differs. rolls_back: undoes
-        everything in the end; the ids of new resources are then those of none. Raises StorageError:
+        everything at the end; no resource then gets the ids of the new ones. Raises StorageError:
         Unavailable, after which the writes may be in effect, or others, after which nothing is.
         RecordNotFound has the pointer to the resource, or to the targets of a linkage; several
         errors are RefusedWrites.

@@ -109,13 +109,13 @@ async def id_batches(
 async def complete(
     collection: AsyncIOMotorCollection[Record], query: Mapping[str, Any], update: list[Stage]
 ) -> None:
-    """Update all records that a query selects; updated ones must not match it any more."""
+    """Update all records that a query selects; updated ones must no longer match it."""
     async for ids in id_batches(collection, query, _BATCH_SIZE):
         await collection.update_many({**query, ID: {"$in": ids}}, update)
 
 
 async def build_indexes(database: Database, resource: ResourceType) -> None:
-    """Build the missing ones of the indexes that filters and sorts use: of a field and the id."""
+    """Build missing indexes for filters and sorts, each of a field and the id."""
     fields = resource.indexed_fields - {ID}
     if searched_names(resource):
         fields |= {TEXT_BLOCK}
@@ -147,7 +147,7 @@ async def drop_index(collection: AsyncIOMotorCollection[Record], name: str) -> b
 async def _build_missing(
     database: Database, collection: str, indexes: Sequence[IndexModel]
 ) -> None:
-    """Build those indexes of a collection that do not exist; MongoDB logs the progress.
+    """Build the missing indexes of a collection; MongoDB logs the progress.
 
     Other processes that build the same ones wait for one build in MongoDB, and begin another if it
     is aborted. The build is ended if the caller is cancelled. Raises DuplicateKeyError if an index
@@ -253,7 +253,7 @@ def _index_name(name: str, attribute: Attribute) -> str:
 
 
 def _is_compared(attribute: Attribute) -> dict[str, Any]:
-    """Return the condition on values that the index has: those that are not null."""
+    """Return the condition for values in the index: all but null."""
     return {"$type": _COMPARED_TYPES[attribute.stored_type]}
 
 

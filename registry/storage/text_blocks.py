@@ -43,18 +43,18 @@ _SETTLE_SECONDS = 5.0
 would fail all requests that share it."""
 
 _PAUSE_SECONDS = 1.0
-"""The pause after each block while there are requests. To add a record takes as much CPU time as a
-third of a request that creates one."""
+"""The pause after each block while there are requests. Adding a record takes a third of the CPU
+time of creating it."""
 
 _SAMPLED_BLOCKS, _MIN_MEMBERS = 4, BLOCK_SIZE // 2
-"""Blocks that are checked for each new one, and the records of those that are kept: then at most a
+"""Blocks checked for each new one, and the fewest records of a block that is kept: then at most a
 third of all blocks have fewer."""
 
 _ORDER = [(TEXT_BLOCK, ASCENDING), (ID, ASCENDING)]
 
 _FILLING = "_filling"
-"""The field of a block to which records may still be added. It is kept if the process ends in
-between; the only harm is that the block is never removed."""
+"""The field of a block to which records may still be added. If the process ends before removing the
+field, the only harm is that the block is never removed."""
 
 
 def collection_of(resource: ResourceType) -> str:
@@ -81,7 +81,7 @@ def fits(resource: ResourceType, record: Record) -> bool:
 
 
 def block(resource: ResourceType, records: Sequence[Record]) -> dict[str, str]:
-    """Return the texts of all records by attribute: of each the folded text, and the id.
+    """Return the texts of all records by attribute: for each record its folded text and its id.
 
     A record without a computed attribute leaves its block when that is computed.
     """
@@ -92,7 +92,7 @@ def block(resource: ResourceType, records: Sequence[Record]) -> dict[str, str]:
 
 
 def lacking(resource: ResourceType, stored: Record, records: Sequence[Record]) -> list[Record]:
-    """Return those of the records whose texts a stored block does not have."""
+    """Return the records whose texts a stored block does not have."""
     lines = {
         name: frozenset(str(stored.get(name, "")).split(_LINE_END))
         for name in searched_names(resource)

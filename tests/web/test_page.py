@@ -446,7 +446,7 @@ def test_a_csv_file_is_checked_and_imported(
     page = visit("#/computers")
     for _ in range(2):
         choose_file(page, tmp_path / "fleet.csv", FLEET)
-        expect(page.get_by_label("Recognise what exists by")).to_have_value("serial")
+        expect(page.get_by_label("Identify existing rows by")).to_have_value("serial")
         button(page, "Check").click()
         expect(page.get_by_text("2 rows can be imported.")).to_be_visible()
         errors = page.get_by_role("table").filter(has_text="Error").get_by_role("row")

@@ -66,7 +66,7 @@ _LONG_TARGET = 1_000
 iteration of the event loop, and none whose client has disconnected by then."""
 
 _READING = (hdrs.METH_GET, hdrs.METH_HEAD, hdrs.METH_OPTIONS)
-"""The methods of what cannot be written."""
+"""The methods of paths that cannot be written."""
 
 _NO_HEADERS: Mapping[str, str] = {}
 _JSONAPI: Mapping[str, str] = {hdrs.CONTENT_TYPE: MEDIA_TYPE}
@@ -182,7 +182,7 @@ class DocumentView(web.View):
     def read_query(self, scope: QueryScope | None) -> Query:
         """Return the parsed query string. scope: None if the path supports no parameters.
 
-        Raises ApiErrors for invalid parameters, else for those that the access token does not
+        Raises ApiErrors for invalid parameters, else for parameters that the access token does not
         allow.
         """
         url = self.request.rel_url
@@ -213,7 +213,7 @@ class DocumentView(web.View):
         """
         self.negotiate(extension)
         if preferences.merges and hdrs.IF_MATCH in self.request.headers:
-            raise InvalidMerge  # which resource is meant is not known yet
+            raise InvalidMerge  # it is not known yet which resource is meant
         bulkheads, errors = self.repository.bulkheads, ErrorCollector()
         admit = partial(self._enter, bulkheads.large_bodies, awaits_client=True)
         is_late = not self.request.content.is_eof()
@@ -243,7 +243,7 @@ class DocumentView(web.View):
             authorize(principal, requirements)
 
     async def _enter(self, bulkhead: Bulkhead, *, awaits_client: bool) -> None:
-        """Occupy a slot until the request ends. awaits_client: if the client says when."""
+        """Occupy a slot until the request ends. awaits_client: if the client decides when."""
         if bulkhead not in self._entered:
             client = self.client if awaits_client else None
             await bulkhead.acquire(client)

@@ -103,7 +103,7 @@ async def _show_entry_point(request: web.Request) -> web.StreamResponse:
 
 
 async def _show_liveness(_: web.Request) -> web.Response:
-    """Respond with 200: the event loop does. If not, a restart of the service may help."""
+    """Respond with 200, as the event loop runs. Without a response, a restart may help."""
     return _health(None)
 
 
@@ -116,7 +116,7 @@ async def _show_readiness(request: web.Request) -> web.Response:
 
 
 async def drop_slash(request: web.Request) -> web.Response:
-    """Respond with 308, upon which clients repeat the method and body (RFC 9110, 15.4.9)."""
+    """Respond with 308, so that clients repeat the method and body (RFC 9110, 15.4.9)."""
     return web.Response(status=308, headers={hdrs.LOCATION: without_trailing_slash(request)})
 
 
@@ -125,7 +125,7 @@ drop_slash.required_by = lambda _: ()  # type: ignore[attr-defined] # for access
 
 
 def _access(principal: Principal | None, graph: Graph) -> dict[str, dict[str, object]]:
-    """Return what a principal may do: the types that it may read, and those that it may write."""
+    """Return what a principal may do: the types it may read, and the types it may write."""
     if principal is None:
         return {}
 
@@ -167,7 +167,7 @@ def metrics_app(settings: Settings, scrape: Scrape) -> web.Application:
 
 
 async def _show_metrics(request: web.Request) -> web.StreamResponse:
-    """Respond with the metrics, or those that the parameters `name[]` name.
+    """Respond with all metrics, or with those named by the parameters `name[]`.
 
     They are in the text formats of Prometheus and OpenMetrics, by `Accept`, and count the requests
     to each type, so they require the scope to read all.

@@ -178,7 +178,7 @@ class ChangeFeed:
         self.time = time
         self._resources = {resource.collection: resource for resource in graph.writable}
         self._stream = ChangeStream(database, None, _stages(graph), _BATCH_SIZE)
-        self._incomplete: Commit | None = None  # further changes of it may follow
+        self._incomplete: Commit | None = None  # more of its changes may follow
 
     async def read(self) -> list[Commit]:
         """Return the next commits; empty after half a second without any.
@@ -203,7 +203,7 @@ class ChangeFeed:
             raise Unavailable from error
         self._stream.is_open = False  # until the events are in commits
         commits = await self._commits([*events, *further])
-        # Only the end of what has happened is certainly not within a transaction.
+        # Only the end of the stream is certainly not within a transaction.
         self._incomplete = commits.pop() if further else None
         if commits:
             self.time = commits[-1].time
@@ -228,7 +228,7 @@ class ChangeFeed:
         return commits
 
     def _changed_record(self, event: Record) -> ChangedRecord | None:
-        """Return what an event tells of a resource; None if that is nothing."""
+        """Return the change of a resource in an event; None if there is none."""
         resource, id_ = self._resources[event["ns"]["coll"]], event["documentKey"]["_id"]
         if not isinstance(id_, int):
             return None

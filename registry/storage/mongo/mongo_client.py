@@ -60,7 +60,7 @@ _SOCKET_SECONDS = 10.0
 """How long MongoDB may take to reply, in addition to the time limit of a query."""
 
 _MIN_WIRE_VERSION = 17
-"""That of MongoDB 6.0."""
+"""The wire version of MongoDB 6.0."""
 
 _SNAPSHOT_TOO_OLD = 239
 
@@ -73,7 +73,7 @@ _HOST = r"(\[[^][@/?,]+\]|[^][:@/?,]+)(:[0-9]+)?"
 _URI = re.compile(
     rf"mongodb(\+srv)?://([^:@/?]+(:[^:@/?]*)?@)?{_HOST}(,{_HOST})*(/[^:@/?=]*)?(\?[^@]*)?"
 )
-"""A URI in which only the credentials can have a part of the credentials.
+"""A URI that can have parts of the credentials nowhere else.
 
 pymongo accepts more, such as the host `me` in `mongodb://me:1/ret@db`, and quotes names.
 """

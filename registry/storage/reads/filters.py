@@ -30,15 +30,15 @@ _OPERATORS = {
 }
 
 _MAX_OUTSIDE = 20_000
-"""Records outside blocks that a search compares one by one. While there are more, which takes a
-large import, the plans of MongoDB serve the filter."""
+"""Records outside blocks that a search compares one by one. While there are more, as after a large
+import, MongoDB's own plans serve the filter."""
 
 _MAX_CANDIDATES = 5_000
-"""Ids that are added to a filter. Text that more records contain is found soon in any order."""
+"""Ids that are added to a filter. A text in more records is soon found in any order."""
 
 _SAMPLED_BLOCKS, _MAX_SAMPLED_IDS = 8, 10
-"""Random blocks that are searched first. Text that they contain in so many records is common: then
-searching all blocks would take longer than reading a page in the order of an index."""
+"""Random blocks that are searched first, and the records in them that make a text common: searching
+all blocks for it would take longer than reading a page in the order of an index."""
 
 _MAX_SEARCHES = 4
 """Searches per request: each reads all text blocks of a type."""

@@ -78,9 +78,9 @@ class Place(NamedTuple):
 
 
 class IdSnapshot(NamedTuple):
-    """The ids in a snapshot. total: how many they are. time: that of the snapshot.
+    """The ids in a snapshot. total: their number. time: of the snapshot.
 
-    place: of the one at a position; None beyond the last one.
+    place: of the id at a position; None beyond the last one.
     """
 
     total: int
@@ -91,8 +91,7 @@ class IdSnapshot(NamedTuple):
 class BlockCounts:
     """How many integers of a set are in each block of adjacent ones.
 
-    size: integers per block. counts: by the first integer of each block; blocks that are not there
-    are empty.
+    size: integers per block. counts: by the first integer of each block; missing blocks are empty.
     """
 
     def __init__(self, size: int, counts: Mapping[int, int]) -> None:

@@ -1,9 +1,9 @@
 """Collections sorted or filtered by attributes of related resources.
 
-Few records are joined and sorted as a whole; few related records become a condition on ids. Of
-many, batches are read in the order of an index, each with the records on the other side of the
-relationship, and those that match are kept until the page is full. An order that no index serves,
-such as `owner.last_name,serial`, is that of the database: `$lookup` and `$sort`.
+Few records are joined and sorted as a whole; few related records become a condition on ids. Many
+are read in batches in the order of an index, each with the records on the other side of the
+relationship; matching records are kept until the page is full. In an order that no index serves,
+such as `owner.last_name,serial`, the database sorts, by `$lookup` and `$sort`.
 """
 
 from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
@@ -47,13 +47,13 @@ MAX_BATCH = 1_000
 """Records, or targets, that are read at a time."""
 
 _RECORDS_PER_RESULT = 10
-"""Records that are read at a time for each that is needed."""
+"""Records read at a time per record needed."""
 
 _EXTRA_TARGETS = 16
 """Targets in the first batch beyond the records that are needed: some targets have none."""
 
 _UNLINKED: Record = {ID: None}
-"""Stands for the target of records without one. All its fields are null, so it is at one end."""
+"""Stands in for a missing target. All its fields are null, so it sorts first or last."""
 
 
 async def read_page(
@@ -150,9 +150,9 @@ async def read_chunks(query: CollectionQuery, size: int) -> AsyncGenerator[list[
 
 
 def _sorted_relationship(order: Order) -> Relationship | None:
-    """Return the to-one relationship by whose targets, and then by id, an order sorts.
+    """Return the to-one relationship of an order that sorts by its targets, then by id.
 
-    None for other orders, such as those with an own field after a related one.
+    None for other orders, such as one with an own field after a related one.
     """
     *keys, _ = order
     relationships = {key.relationship for key in keys}
@@ -164,8 +164,8 @@ def _sorted_relationship(order: Order) -> Relationship | None:
 class _RelatedOrder:
     """Reads the records of a query in an order that has a `_sorted_relationship`.
 
-    query: runs the commands; it has no filters on related resources. filters: those on related
-    resources; they may reduce the targets to read, but callers have to check each record.
+    query: runs the commands; it has no filters on related resources. filters: on related resources;
+    they may reduce the targets to read, but callers have to check each record.
 
     Records whose target does not exist are left out: they are in no index of the targets.
     """
@@ -327,7 +327,7 @@ async def _read_linked_ids(
 async def _matching_ids(
     query: CollectionQuery, part: Filter, records: Sequence[Record]
 ) -> Collection[int]:
-    """Return the ids of those of some valid records that satisfy a filter. Raises PyMongoError."""
+    """Return the ids of the records, all valid, that satisfy a filter. Raises PyMongoError."""
     ids = [record[ID] for record in records]
     match part:
         case AllOf(parts):
@@ -372,6 +372,6 @@ def _ids_among(values: Iterable[object]) -> set[int]:
 
 
 def _link_fields(relationship: Relationship) -> tuple[str, str]:
-    """Return the stored field by which records link to related ones, and that of the latter."""
+    """Return the stored field of records that links them to related ones, and the latter's."""
     key = relationship.foreign_key
     return (ID, key) if relationship.to_many else (key, ID)

@@ -33,8 +33,8 @@ _Outcomes: TypeAlias = dict[WriteRequest, list[WriteResult] | _Pending | Excepti
 class _Group:
     """Requests that share a transaction, or one that runs alone.
 
-    claims: the records that no other group may write meanwhile. outdated: those that other groups
-    have written since this one began. ended: what requests wait for that write the same records.
+    claims: the records that no other group may write meanwhile. outdated: the records that other
+    groups have written since this one began. ended: awaited by requests for the same records.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class _Group:
 
 
 class _Deferred(Exception):
-    """A request that runs alone writes the same records as a group, for which it has to wait."""
+    """A request that runs alone has to wait for a group that writes the same records."""
 
     def __init__(self, writer: _Group) -> None:
         super().__init__()
@@ -70,14 +70,14 @@ class GroupCommit:
         )
         self._groups: set[_Group] = set()  # in flight
         self._writers: dict[RecordKey, _Group] = {}  # the groups that have claimed records
-        self._tasks: set[_Pending] = set()  # beside the batches
+        self._tasks: set[_Pending] = set()  # outside the batches
 
     async def close(self) -> None:
         """Wait until all requests have ended."""
         await self._batcher.close()
         while self._tasks:
             await asyncio.wait(self._tasks)
-            await self._batcher.close()  # of those that have waited for one of these
+            await self._batcher.close()  # of requests that have waited for one of these
 
     async def write(self, request: WriteRequest) -> list[WriteResult]:
         """Apply the writes of a request, all or none; return the result of each.
@@ -154,9 +154,9 @@ class GroupCommit:
         return group
 
     def _claim(self, group: _Group, request: WriteRequest) -> _Group | None:
-        """Claim the records of a request for a group; return another that has one of them.
+        """Claim the records of a request for a group; return another group that has one of them.
 
-        The other one claims those that are free, so that later requests do not overtake this one.
+        The other group claims the free ones, so that later requests do not overtake this one.
         """
         writers = (self._writers.get(key, group) for key in request.records)
         other = next((one for one in writers if one is not group), None)
@@ -167,7 +167,7 @@ class GroupCommit:
         return other
 
     def _end(self, group: _Group) -> None:
-        """Free the claims of a group, and let those that wait for it continue."""
+        """Free the claims of a group, and let the requests that wait for it continue."""
         self._groups.remove(group)
         for key in group.claims:
             del self._writers[key]
@@ -203,7 +203,7 @@ class GroupCommit:
                 author, touched = request.author, unit.records.before_request().keys()
                 request.records |= touched
                 writer = self._claim(group, request)
-                # The change feed shows one author for what a transaction changes in a record.
+                # The change feed shows one author for the changes of a record in a transaction.
                 is_shared = any(authors.get(key, author) != author for key in touched)
                 if all_sealed & request.records or is_shared or touched & group.outdated:
                     writer = group

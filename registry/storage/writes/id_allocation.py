@@ -153,6 +153,6 @@ class _Blocks:
 
 
 def retrieve_error(task: asyncio.Future[Any]) -> None:
-    """Mark the error of a task as retrieved, for which nobody may wait."""
+    """Mark the error of a task as retrieved, as perhaps nobody waits for it."""
     if not task.cancelled():
         task.exception()

@@ -184,7 +184,7 @@ def rejection(
     if key == ["_id"]:
         return IdTaken()
     for write in reversed(writes):
-        # The index may also be one that another service has created, or a person.
+        # Another service, or a person, may have created the index.
         is_rejected = write.resource is resource and write.target.id == rejected.id
         if is_rejected and len(key) == 1 and key[0] in write.change.attributes:
             return DuplicateValue(resource, key[0], write.position)

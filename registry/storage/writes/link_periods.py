@@ -1,7 +1,7 @@
 """The periods of links: begun and ended by changes, inserted for older links, and repaired.
 
-A link that is older than its history, or that another program has changed, has no period; what
-another program has changed may have periods that overlap, or that last without the link.
+A link that is older than its history, or that another program has set, has no period. Changes by
+other programs may also leave periods that overlap, or that last without the link.
 """
 
 import datetime
@@ -35,13 +35,13 @@ from registry.storage.writes.id_allocation import Counters
 from registry.storage.writes.identity_map import IdentityMap, RecordChange, RecordKey, store
 
 _STEP = datetime.timedelta(milliseconds=1)
-"""The shortest period. So the times of one link increase, even if those of the clock do not."""
+"""The shortest period: the times of one link increase even if the clock does not."""
 
 _BATCH_SIZE = 200
 """Links per transaction, which holds up requests that change them."""
 
 _ALL_INSERTED = "complete"
-"""The field of the counter of periods which says that all links that are older have one."""
+"""The field of the counter of periods that says that every older link has one."""
 
 HAS_BOUNDS = {SINCE: {"$type": "date"}, UNTIL: {"$type": "date"}}
 """The query for periods whose times can be compared."""
@@ -50,7 +50,7 @@ HAS_BOUNDS = {SINCE: {"$type": "date"}, UNTIL: {"$type": "date"}}
 class LinkHistories:
     """Adds the periods of the links that a unit of work changes to its records.
 
-    records: those of the unit, with the targets that links had. time: of the changes, as stored.
+    records: of the unit, with the targets that links had. time: of the changes, as stored.
     """
 
     def __init__(self, graph: Graph, counters: Counters, records: IdentityMap, time: str) -> None:
@@ -102,7 +102,7 @@ class LinkHistories:
                     period = _new_period(tracked, period_id, key[1], old_id, BEGINNING)
                 else:
                     period_key = tracked.periods.type, period_id
-                    if self._records.get(period_key) is None:  # what it has stored is not needed
+                    if self._records.get(period_key) is None:  # its stored form is not needed
                         self._records.load(tracked.periods.type, [{ID: period_id}])
                     period = self._records.get(period_key) or {}
                 target_key = tracked.target.type, old_id
@@ -223,7 +223,7 @@ class LinkPeriods:
         )
 
     async def repair(self, ids: Sequence[int]) -> None:
-        """Make the periods of some records right, as they are now."""
+        """Correct the periods of some records, as the links are now."""
         for start in range(0, len(ids), _BATCH_SIZE):
             await self._transactions.run(
                 partial(self._repair, ids=ids[start : start + _BATCH_SIZE])
@@ -324,7 +324,7 @@ def _new_period(
 
 
 def _copied_values(link: TrackedLink, end: str, record: Record | None) -> Record:
-    """Return what a period copies from the record at one of its ends, a relationship of it."""
+    """Return what a period copies from the record at one end. end: a relationship of the period."""
     if not record:
         return {}
     resource = link.source if end == link.source_key else link.target

@@ -18,9 +18,9 @@ from registry.storage.writes.identity_map import IdentityMap
 
 
 def unique_key(attribute: Attribute, value: Any) -> Hashable:
-    """Return what is equal for values that the index of an attribute does not tell apart.
+    """Return a key that is equal for values that the attribute's index does not tell apart.
 
-    Letters that differ in more than case can be equal for the index alone.
+    The index alone can also equate letters that differ in more than case.
     """
     if attribute.stored_type is decimal.Decimal:  # else of the driver's class
         return decimal.Decimal(str(value))
@@ -32,7 +32,7 @@ def unique_key(attribute: Attribute, value: Any) -> Hashable:
 class UniqueValues:
     """Finds the records that have values of unique attributes, before the database compares them.
 
-    records: those of the unit. Only values that were loaded are known.
+    records: of the unit. Only loaded values are known.
     """
 
     def __init__(self, transaction: Transaction, records: IdentityMap) -> None:
@@ -41,7 +41,7 @@ class UniqueValues:
         self._ids: dict[tuple[str, str, Hashable], list[int]] = defaultdict(list)
 
     async def load(self, writes: Iterable[Write]) -> Mapping[str, Set[int]]:
-        """Find who has the values that writes set; return the ids to be loaded, by type."""
+        """Find the records with the values that writes set; return the ids to load, by type."""
         values: dict[tuple[ResourceType, str], dict[Hashable, Any]] = defaultdict(dict)
         for write in writes:
             for name, value in write.unique_values.items():
@@ -89,10 +89,10 @@ class UniqueValues:
     def resolve(
         self, write: Write, ids: dict[int, int]
     ) -> tuple[Write, Sequence[InvalidAttributes]]:
-        """Return the creation or the update that a write stands for; and why it is not valid.
+        """Return the creation or the update that a write stands for, and why it is not valid.
 
-        ids: of resources that the request creates, by placeholder; gets those that it updates
-        instead.
+        ids: of resources that the request creates, by placeholder; the ids of resources that it
+        updates instead are added.
         """
         resource, placeholder, change = write.resource, write.target.id, write.change
         if not write.merges or placeholder is None:

@@ -58,11 +58,11 @@ delay the others."""
 class UnitOfWork:
     """Applies requests in order to records in memory, and stores the result.
 
-    It needs a transaction, so that what it has loaded is still current when it is stored. A
-    resource gets its next version when its attributes or relationships change, on whichever side
-    those are stored, so that concurrent requests to link to it and to delete it conflict; a request
-    that changes nothing stores nothing. Instead of a request whose idempotency key has a result, it
-    returns that result. The methods raise PyMongoError or TransactionConflict.
+    It needs a transaction, so that loaded records are still current when it stores them. A resource
+    gets its next version when its attributes or its relationships change, even those stored on the
+    other side, so that concurrent requests to link to it and to delete it conflict; a request that
+    changes nothing stores nothing. For a request whose idempotency key has a result, it returns
+    that result. The methods raise PyMongoError or TransactionConflict.
 
     records: as the requests so far have left them.
     """
@@ -81,8 +81,8 @@ class UnitOfWork:
     async def load(self, requests: Sequence[WriteRequest]) -> None:
         """Load the resources, the targets of their linkages, and members that may be removed.
 
-        With them come the former targets of links, whose versions change, and whose attributes
-        histories copy. Raises InvalidRecord; of several requests, TransactionConflict instead, also
+        Also load the former targets of links: their versions change, and histories copy their
+        attributes. Raises InvalidRecord; of several requests, TransactionConflict instead, also
         if one of them may remove too many.
         """
         if keys := [request.key.id for request in requests if request.key]:
@@ -96,7 +96,7 @@ class UnitOfWork:
         await self._load_unique(writes, values)
         changes_links = any(one.change.linkages or one.verb is Verb.REMOVE for one in writes)
         former_target_ids: dict[str, set[int]] = defaultdict(set)
-        # Targets come last, as far as possible: the records that lead to them are then known.
+        # Targets come last where possible: the records that lead to them are then known.
         for resource in sorted(self._graph.writable, key=lambda one: not one.links):
             optional_ids = former_target_ids.pop(resource.type, set())
             records = await self._load_type(resource, values[resource.type], requests, optional_ids)
@@ -110,7 +110,7 @@ class UnitOfWork:
     async def _load_unique(
         self, writes: Sequence[Write], values: dict[str, dict[str, set[int]]]
     ) -> None:
-        """Find who has the unique values that are set, and add their ids to those to load."""
+        """Find the records with the unique values that are set, and add their ids to `values`."""
         for type_name, ids in (await self._values.load(writes)).items():
             values[type_name]["_id"].update(ids)
         for write in writes:

@@ -27,8 +27,8 @@ _RETENTION = timedelta(hours=24)
 """The minimum time that a result is kept; MongoDB deletes it about a minute later at most."""
 
 _MERGED = "merged"
-"""The field of a result that is there if the request has updated the resource instead of adding
-it: whether it has changed it."""
+"""The field that only results of additions which became updates have: whether the resource was
+changed."""
 
 RESULTS = "idempotency_keys"
 """The collection of the results of requests with a key, and their type in a RecordKey."""
@@ -36,9 +36,9 @@ RESULTS = "idempotency_keys"
 
 @dataclass(frozen=True, slots=True)
 class IdempotencyKey:
-    """What identifies a request that is to be executed once.
+    """Identifies a request that is to be executed once.
 
-    id: a digest of the client and of the key that it has chosen. fingerprint: a digest of the
+    id: a digest of the client and of the key it has chosen. fingerprint: a digest of the
     request.
     """
 
@@ -133,7 +133,7 @@ def is_large(writes: Sequence[Write]) -> bool:
 
 
 def values_to_load(write: Write) -> Iterator[tuple[str, str, Iterable[int]]]:
-    """Yield types, fields and the values of those of the records that a write needs."""
+    """Yield the type, a field and its values for the records that a write needs."""
     id_, resource = write.target.id, write.resource
     if id_ is None:
         return

@@ -24,9 +24,9 @@ export const texts = {
   numbered: (/** @type {string} */ label, /** @type {string} */ id) => `${label} ${id}`,
   wait: (/** @type {number} */ seconds) =>
     `The registry is busy. Trying again in ${counted(seconds, "second")}.`,
-  notConnected: "Not connected: what you see may be old.",
+  notConnected: "Not connected: this page may be out of date.",
   notFound: "There is nothing here",
-  notFoundHelp: "It may have been deleted, or the link is not complete.",
+  notFoundHelp: "It may have been deleted, or the link is incomplete.",
   failed: "That did not work",
 
   // Find
@@ -34,7 +34,7 @@ export const texts = {
   findHint: (/** @type {string} */ names) => `Find ${names}`,
   found: (/** @type {number} */ count) => counted(count, "result"),
   foundNothing: "Nothing found",
-  foundNoExact: "Nothing is named exactly so. Press Enter again to open the first result.",
+  foundNoExact: "No exact match. Press Enter again to open the first result.",
   choose: "Type to find…",
   chooseNew: (/** @type {string} */ label, /** @type {string} */ text) =>
     `New ${label.toLowerCase()} “${text}”…`,
@@ -113,7 +113,7 @@ export const texts = {
   by: (/** @type {string} */ name) => `by ${name}`,
   required: "required",
   fieldRequired: "Please fill this in.",
-  fieldUnchosen: "Choose one of what is found, or leave this empty.",
+  fieldUnchosen: "Choose one of the results, or leave this empty.",
   fieldInvalid: /** @type {Record<string, string>} */ ({
     email: "Enter an e-mail address.",
     integer: "Enter a whole number.",
@@ -129,7 +129,7 @@ export const texts = {
   stay: "Stay",
   changedMeanwhile: "Somebody else has changed this meanwhile. Save, and you can compare.",
   conflictTitle: "Somebody else was faster",
-  conflictHelp: "This was changed after you opened it. Choose what is to be kept.",
+  conflictHelp: "This was changed after you opened it. Choose what to keep.",
   conflictGone: "Somebody else has deleted this meanwhile. What you typed is still here to copy.",
   yours: "Yours",
   theirs: "Theirs",
@@ -145,7 +145,7 @@ export const texts = {
   importColumn: "Column of the file",
   importField: "Becomes",
   importIgnore: "Leave out",
-  importKey: "Recognise what exists by",
+  importKey: "Identify existing rows by",
   importNoKey: "Nothing: create all",
   importCheck: "Check",
   importEmpty: "This file has no rows.",
@@ -173,11 +173,11 @@ export const texts = {
     return `Stopped. The rows up to line ${numbers.format(line)} are stored. ${more}`
   },
   importStop: "Stop the import?",
-  importStopHelp: "Rows that are stored already remain.",
+  importStopHelp: "Rows that are already stored remain.",
   importTooLarge: "This file is too large for the page. Use the command “registry import”.",
-  importSeveral: "Several are called this. Use a column with something unique, or the ID.",
+  importSeveral: "Several have this name. Use a column with unique values, or the ID.",
   importDiffers: (/** @type {string} */ stored) =>
-    `This differs from “${stored}”, as it is stored or in an earlier row.`,
+    `This differs from “${stored}”, which is stored or in an earlier row.`,
   importSameName: "The file has this column twice.",
   importTwice: "An earlier row has the same value.",
   importColumns: (/** @type {number} */ expected, /** @type {number} */ found) =>
@@ -189,8 +189,7 @@ export const texts = {
   // Access
   token: "Access token",
   tokenTitle: "Access token needed",
-  tokenHelp:
-    "This registry opens with an access token. Ask your administrator, who can create one.",
+  tokenHelp: "This registry needs an access token. Your administrator can create one.",
   tokenExpired:
     "The access token is no longer valid. Enter another one: nothing you typed is lost.",
   tokenRefused: "The registry does not know this token. It may have expired.",

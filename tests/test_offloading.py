@@ -25,7 +25,7 @@ class Ticker:
             await asyncio.sleep(0)
 
 
-async def test_only_what_is_large_is_computed_in_a_thread() -> None:
+async def test_only_large_computations_run_in_a_thread() -> None:
     here = threading.current_thread()
     assert await offload(threading.current_thread, size=MAX_INLINE_OBJECTS) is here
     assert (

@@ -39,7 +39,7 @@ def test_a_token_with_another_or_a_further_character_is_malformed() -> None:
 @pytest.mark.parametrize(
     "text", ["", "reg_", "reg_x", "x" * 100_000, "reg_" + "é" * 49, "reg_" + "\udcff" * 49]
 )
-def test_texts_of_another_form_are_malformed_and_not_repeated_in_the_reason(text: str) -> None:
+def test_malformed_texts_are_refused_but_not_repeated(text: str) -> None:
     with pytest.raises(InvalidToken) as caught:
         check_form(text)
     assert caught.value.reason == "The access token is malformed."

@@ -95,7 +95,7 @@ async def test_persons_and_computers_show_assignments_only_if_included(api: Api)
         assert (await api.get(f"/persons?{filter_}")).ids == [ada]
 
 
-async def test_what_is_deleted_keeps_its_identifiers(api: Api) -> None:
+async def test_assignments_of_deleted_resources_keep_their_identifiers(api: Api) -> None:
     ada = await api.person("Ada", "Lovelace")
     computer = await api.computer("SN-1", owner=ada)
     await api.request("DELETE", f"/persons/{ada}")
@@ -134,7 +134,7 @@ FOUND: list[tuple[str, list[str]]] = [
 """Filters, and the assignments that they find."""
 
 
-async def test_filters_compare_copies_where_they_are(api: Api) -> None:
+async def test_filters_compare_copies_wherever_they_are_stored(api: Api) -> None:
     ada, grace = await api.person("Ada"), await api.person("Grace")
     computer = await api.computer("OLD", owner=ada)
     await set_owner(api, computer, grace)

@@ -222,7 +222,7 @@ async def test_attributes_of_all_types_have_the_form_of_documents(serve: Serve) 
     assert (await api.operate(operation)).status == 200
 
 
-async def test_an_addition_precedes_what_links_to_it(serve: Serve, settings: Settings) -> None:
+async def test_an_addition_precedes_links_to_it(serve: Serve, settings: Settings) -> None:
     api = await serve(settings=replace(settings, types=TypesFile("t.toml", TASKS)))
     here, first = {"type": "place", "lid": "1"}, {"type": "task", "lid": "2"}
     links = {"parent": {"data": first}, "place": {"data": here}}
@@ -382,7 +382,7 @@ async def test_json_clients_get_the_present_and_oldest_positions(api: Api) -> No
         await feed.changes(1)
 
 
-async def test_head_of_the_feed_follows_nothing(api: Api) -> None:
+async def test_a_head_request_does_not_follow_the_feed(api: Api) -> None:
     response = await api.fetch("/changes", "HEAD", **STREAM)
     assert (response.status, response.body) == (200, b"")
     assert response.headers["Content-Type"] == "text/event-stream"
@@ -412,7 +412,7 @@ async def receive_until(opened: socket.socket, part: bytes) -> bytes:
     return received
 
 
-async def test_a_client_of_http_1_0_gets_events_without_chunks(api: Api) -> None:
+async def test_an_http_1_0_client_gets_unchunked_events(api: Api) -> None:
     async with raw_follower(api, "1.0") as opened:
         head, _, body = (await receive_until(opened, b"event: position")).partition(b"\r\n\r\n")
         assert b"chunked" not in head
@@ -427,7 +427,7 @@ def number_of_followers(api: Api) -> int:
 
 
 @pytest.mark.parametrize(("seconds", "changes"), [(0.5, 10_000), (60.0, 1_000)])
-async def test_a_follower_that_does_not_read_is_cut_and_others_are_not(
+async def test_only_a_follower_that_does_not_read_is_disconnected(
     seconds: float, changes: int, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(followers, "_MAX_CHANGES", changes)
@@ -458,7 +458,7 @@ async def test_connects_and_disconnects_leave_nothing_open(api: Api) -> None:
     assert not feed._followers
 
 
-async def test_a_follower_too_many_is_refused(serve: Serve) -> None:
+async def test_followers_beyond_the_limit_are_refused(serve: Serve) -> None:
     api = await serve(followers=2, queue_seconds=0.1)
     async with following(api):
         assert await stream_status(api) == (503, "overloaded")

@@ -72,7 +72,7 @@ async def test_a_table_has_the_columns_and_rows_of_the_query(
         ("?include=owner&fields[person]=email,id", "owner_name,computer.id,owner.email,owner.id"),
     ],
 )
-async def test_assignments_keep_the_ids_of_what_is_deleted(
+async def test_assignments_keep_the_ids_of_deleted_resources(
     fleet: Api, query: str, first: str
 ) -> None:
     await fleet.request("DELETE", "/persons/1")
@@ -95,7 +95,7 @@ async def test_fields_without_a_column_are_refused(api: Api) -> None:
         assert f"`{name}`" in response.document["errors"][0]["detail"]
 
 
-async def test_csv_is_sent_of_lists_if_it_is_preferred(fleet: Api) -> None:
+async def test_lists_are_sent_as_csv_if_the_client_prefers_it(fleet: Api) -> None:
     for accept, path, expected in (
         ("text/csv;q=0.5", "/computers", CSV),
         ("TEXT/CSV; charset=utf-8, */*", "/computers?page[size]=1", CSV),

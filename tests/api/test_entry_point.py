@@ -92,7 +92,7 @@ async def test_the_root_negotiates_and_rejects_parameters_as_other_paths_do(api:
     assert response.errors == [(400, "include"), (400, "x")]
 
 
-async def test_a_slash_at_the_end_is_redirected_away_for_every_method(
+async def test_a_trailing_slash_is_redirected_for_every_method(
     serve: Serve, settings: Settings
 ) -> None:
     api = await serve(settings=replace(settings, trusted_proxy=(ip_network("127.0.0.1"),)))

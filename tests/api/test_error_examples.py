@@ -110,7 +110,7 @@ async def test_an_example_is_the_response_of_the_service(
     check(error, response.status, response.headers, response.document)
 
 
-async def test_examples_are_those_of_failures(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failures_respond_as_in_examples(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     for error, raised in RAISED.items():
         monkeypatch.setattr("registry.storage.Snapshot.get", AsyncMock(side_effect=raised))
         response = await api.get("/persons/1")

@@ -170,7 +170,7 @@ async def test_null_matches_nothing(api: Api) -> None:
     assert (first.status, second.status, second.id) == (201, 200, first.id)
 
 
-async def test_equal_values_are_those_that_the_index_compares(api: Api) -> None:
+async def test_values_are_equal_if_they_are_in_the_index(api: Api) -> None:
     for name, value, equal in (
         ("note", "a", "a"),
         ("price", "1.50", "1.5000"),
@@ -205,7 +205,7 @@ async def test_letters_distinct_in_the_index_are_two_values(
     assert [one["attributes"] for one in stored] == named
 
 
-async def test_operations_bring_a_person_with_computers(api: Api, database: Database) -> None:
+async def test_operations_merge_a_person_with_computers(api: Api, database: Database) -> None:
     """Again and again; what other values they had, and who had the computers, is replaced."""
     await api.person(email="grace@example.com")
     await api.computer("SN-1", owner="1")

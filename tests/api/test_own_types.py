@@ -130,7 +130,7 @@ def test_names_that_the_description_would_use_twice_are_refused(text: str, name:
         create_app(settings)
 
 
-async def test_tokens_are_for_own_types_too(
+async def test_tokens_can_have_scopes_for_own_types(
     serve: Serve, declared: Settings, header: Header
 ) -> None:
     api = await serve(settings=replace(declared, auth="on"))

@@ -18,7 +18,7 @@ from tests.support import Api
 UI_URL = "/api/swagger/"
 
 
-async def test_two_services_in_one_process_are_both_described_at_two_urls(serve: Serve) -> None:
+async def test_each_service_in_a_process_is_described_at_both_urls(serve: Serve) -> None:
     for api in (await serve(), await serve()):
         for name in ("swagger.json", "openapi.json"):
             response = await api.fetch(UI_URL + name)

@@ -122,7 +122,7 @@ async def test_a_server_of_another_kind_is_reported(
     assert len(script.requests) == len(responses)
 
 
-async def test_what_breaks_off_or_is_refused_for_the_moment_is_read_again(
+async def test_interrupted_and_temporarily_refused_reads_are_repeated(
     serve: Callable[..., Any],
 ) -> None:
     page, refused = response({"data": [PERSON]}), response({}, status=503)
@@ -135,7 +135,7 @@ async def test_what_breaks_off_or_is_refused_for_the_moment_is_read_again(
         await anext(registry.download("x", CSV, ()))
 
 
-async def test_a_server_that_does_not_respond_is_not_waited_for(
+async def test_an_unresponsive_server_is_given_up(
     serve: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transport, "_TIMEOUT_SECONDS", 0.1)
@@ -214,6 +214,6 @@ def test_a_client_is_made_without_an_event_loop_and_used_when_open() -> None:
         ("http://user:pw@h/", "a base URL has no user or password"),
     ],
 )
-def test_what_is_not_a_base_url_is_refused(url: str, message: str) -> None:
+def test_an_invalid_base_url_is_refused(url: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Client(url)

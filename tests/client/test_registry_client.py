@@ -80,7 +80,7 @@ async def test_the_page_on_the_client_has_the_right_types(page_program: Path) ->
     assert (await output("-m", "mypy", "--strict", page_program)).startswith("Success")
 
 
-async def test_resources_lead_to_what_is_included(registry: Client, ada: Resource) -> None:
+async def test_resources_lead_to_included_ones(registry: Client, ada: Resource) -> None:
     (first, second) = [one async for one in registry.list("computer", include="owner")]
     assert first.owner is second.owner
     assert first.owner == ada
@@ -127,7 +127,7 @@ async def test_none_clears_attributes_and_relationships(registry: Client, ada: R
 
 @pytest.mark.parametrize("is_listed", [True, False])
 @pytest.mark.usefixtures("ada")
-async def test_a_change_of_what_was_read_is_a_conflict(is_listed: bool, registry: Client) -> None:
+async def test_a_change_after_the_read_is_a_conflict(is_listed: bool, registry: Client) -> None:
     computers = registry.list("computer", include="owner")
     mine = await (anext(computers) if is_listed else registry.get("computer", 1))
     theirs = await registry.get("computer", 1)
@@ -143,7 +143,7 @@ async def test_a_change_of_what_was_read_is_a_conflict(is_listed: bool, registry
     assert await serials(registry) == ["SN-2"]
 
 
-async def test_changes_of_links_and_of_what_was_not_read_are_no_conflict(
+async def test_changes_of_links_and_of_unread_fields_are_no_conflict(
     registry: Client, ada: Resource
 ) -> None:
     names = await registry.get("person", ada.id, fields={"person": "last_name"})
@@ -204,7 +204,7 @@ async def test_errors_say_where_and_which_request(registry: Client) -> None:
         (2**70, RegistryError, "failed with status 422: Not a valid string"),
     ],
 )
-async def test_what_json_cannot_express_is_not_sent(
+async def test_values_that_json_cannot_express_are_not_sent(
     value: object, kind: type[Exception], message: str, registry: Client
 ) -> None:
     with pytest.raises(kind, match=message):

@@ -102,7 +102,7 @@ async def test_pipelined_requests_are_all_answered_while_the_server_stops(
     await stopping
 
 
-async def test_a_stream_nobody_reads_and_an_unused_connection_are_closed_by_a_stop(
+async def test_a_stop_closes_unread_streams_and_unused_connections(
     start: Start, connect: Connect
 ) -> None:
     client = await start(endless)

@@ -56,7 +56,7 @@ def test_private_attributes_of_aiohttp_exist() -> None:
     ],
     ids=["target", "header", "header in two parts", "control character"],
 )
-async def test_the_error_for_what_is_not_valid_http_does_not_quote_it(
+async def test_the_error_for_malformed_http_does_not_quote_it(
     parts: list[bytes], start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "registry")
@@ -67,7 +67,7 @@ async def test_the_error_for_what_is_not_valid_http_does_not_quote_it(
 
 
 @pytest.mark.parametrize("version", ["0.9", "2.0"])
-async def test_another_version_gets_a_response_of_http_1_1(start: Start, version: str) -> None:
+async def test_other_versions_of_http_get_an_http_1_1_response(start: Start, version: str) -> None:
     client = await start(echo)
     received = await exchange(client, f"GET / HTTP/{version}\r\nHost: h\r\n\r\n".encode())
     assert received.startswith(b"HTTP/1.1 200 OK\r\n")

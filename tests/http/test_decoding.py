@@ -17,7 +17,7 @@ def test_a_body_is_returned_without_its_coding(encoding: str, sent: bytes) -> No
 
 
 @pytest.mark.parametrize("sent", [b"", BODY, GZIP[:-1], GZIP + b"x", GZIP + GZIP])
-def test_a_body_that_is_not_encoded_as_declared_is_malformed(sent: bytes) -> None:
+def test_a_body_that_is_not_encoded_as_declared_is_refused(sent: bytes) -> None:
     with pytest.raises(MalformedRequest):
         decoded(sent, "gzip", 100)
 

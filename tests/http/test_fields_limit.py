@@ -81,7 +81,7 @@ async def test_a_client_that_goes_on_sending_a_head_reads_why_it_is_refused(star
 
 @pytest.mark.slow
 @pytest.mark.parametrize("before", [GET, GET + b"\r\n" + GET, TRAILERS])
-async def test_what_never_ends_takes_little_memory(start: Start, before: bytes) -> None:
+async def test_endless_heads_take_little_memory(start: Start, before: bytes) -> None:
     client = await start(echo, Limits(arrival_seconds=60.0, linger_seconds=60.0))
     assert await memory_for(client, before + MOST) < 20 * MOST_MEMORY
 

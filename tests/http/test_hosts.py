@@ -112,7 +112,7 @@ async def test_a_request_without_one_valid_host_gets_400(serve: Serve) -> None:
         assert orjson.loads(body(response))["errors"][0]["code"] == "malformed_request"
 
 
-async def test_the_host_of_an_absolute_target_counts_instead_of_the_header(serve: Serve) -> None:
+async def test_the_host_of_an_absolute_target_overrides_the_header(serve: Serve) -> None:
     client = await serve(SETTINGS)
     for target, host, expected in (
         ("http://inventory.example:81/", "attacker.example", 200),

@@ -74,7 +74,7 @@ def test_random_bytes_are_rejected(body: bytes) -> None:
         load(body, PERSON, Verb.ADD)
 
 
-def test_linkage_that_is_not_valid_is_read_up_to_the_maximum_number_of_errors() -> None:
+def test_invalid_linkage_is_read_up_to_the_maximum_number_of_errors() -> None:
     load = partial(DocumentLoader().linkage, [{}] * 10_000, PERSON.relationships["computers"])
     assert len(errors_of(partial(load, Verb.UPDATE, DATA))) == MAX_ERRORS
 

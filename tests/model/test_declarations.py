@@ -22,7 +22,7 @@ def declared(**attributes: fields.Field[Any]) -> ResourceType:
     return ResourceType("monitor", "monitors", schema)
 
 
-def test_settings_make_attributes_unique_beside_those_declared_so() -> None:
+def test_settings_can_make_further_attributes_unique() -> None:
     resource = declared(name=Text(unique=True), size=Integer(), model=Text(required=True))
     graph = Graph([resource])
     assert set(graph["monitor"].unique_attributes) == {"name"}

@@ -37,7 +37,7 @@ def test_the_documented_file_declares_attributes_a_type_and_the_history_of_its_l
     assert graph["computer"].added == {*added}
 
 
-def test_the_digest_follows_the_declaration_not_its_layout_or_texts(tmp_path: Path) -> None:
+def test_the_digest_depends_on_declarations_not_on_layout_or_texts(tmp_path: Path) -> None:
     files = [
         '[computer]\nmodel = {type = "text", description = "A"}\n',
         '# own\r\ncomputer = {model={example="B", type="text"}}',
@@ -158,7 +158,7 @@ def test_a_mistake_is_one_line_with_its_place(
     assert "\n" not in message
 
 
-def test_what_may_never_end_is_not_read(tmp_path: Path) -> None:
+def test_only_regular_files_are_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", tmp_path):
         with pytest.raises(InvalidTypesFile, match="not a regular file"):

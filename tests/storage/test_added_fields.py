@@ -129,13 +129,11 @@ async def test_a_unique_attribute_may_get_another_type_while_nothing_has_it(
 ) -> None:
     await restart('[computer]\ncode = {type = "text", unique = true}')
     api = await restart('[computer]\ncode = {type = "integer", unique = true}')
-    statuses = [
-        (await api.post("/computers", new("computer", serial=x, code=1))).status for x in "AB"
-    ]
-    assert statuses == [201, 409]
+    await api.create(new("computer", serial="A", code=1))
+    assert (await api.post("/computers", new("computer", serial="B", code=1))).status == 409
 
 
-async def test_what_is_removed_is_hidden_and_comes_back(
+async def test_removed_declarations_are_hidden_and_come_back(
     restart: Restart, database: Database
 ) -> None:
     own = '[computer]\nmodel = "text"\ntag = {type = "text", unique = true}\n' + PHONES
@@ -213,7 +211,7 @@ SAME = '[computer]\ny = "text"\n'
         ),
     ],
 )
-async def test_what_does_not_fit_is_refused_and_nothing_changes(
+async def test_declarations_that_do_not_fit_are_refused_and_change_nothing(
     before: str, after: str, reason: str, restart: Restart, database: Database
 ) -> None:
     api = await restart(before)

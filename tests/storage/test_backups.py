@@ -307,7 +307,7 @@ def test_a_compression_bomb_takes_little_memory(path: Path) -> None:
     end=st.integers(0, 100),
     is_compressed=st.booleans(),
 )
-def test_no_file_causes_another_error(
+def test_any_damage_is_reported_as_a_backup_error(
     changes: list[tuple[int, int]], end: int, is_compressed: bool
 ) -> None:
     content = HEADER + NAME + DOCUMENT + END + END

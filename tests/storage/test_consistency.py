@@ -123,7 +123,7 @@ def lines(report: Report) -> list[str]:
 
 
 @pytest.mark.parametrize("case", BROKEN, ids=lambda case: case[1])
-async def test_what_is_wrong_is_reported_and_repaired(small: Database, case: Any) -> None:
+async def test_violations_are_reported_and_repaired(small: Database, case: Any) -> None:
     break_, *expected = case
     await break_(small)
     report = await check(small, GRAPH)
@@ -133,7 +133,7 @@ async def test_what_is_wrong_is_reported_and_repaired(small: Database, case: Any
 
 
 @pytest.mark.parametrize("case", ACCEPTED)
-async def test_what_services_accept_is_consistent(small: Database, case: str) -> None:
+async def test_data_that_services_accept_are_consistent(small: Database, case: str) -> None:
     await ACCEPTED[case](small)
     assert lines(await check(small, GRAPH)) == []
 
@@ -153,7 +153,7 @@ async def test_what_services_accept_is_consistent(small: Database, case: str) ->
         ),
     ],
 )
-async def test_what_only_an_operator_can_repair_stays_reported(
+async def test_violations_that_only_an_operator_can_repair_stay_reported(
     small: Database, wrong: dict[str, Any], lines_after: list[str]
 ) -> None:
     await small.counters.update_one({"_id": "computer"}, {"$set": {"seq": 9}})

@@ -262,7 +262,7 @@ async def test_a_request_that_the_database_rejects_fails_alone(
 
 
 @pytest.mark.usefixtures("_one_group")
-async def test_a_locked_record_delays_only_its_own_request_which_its_client_may_leave(
+async def test_a_locked_record_delays_only_its_own_request(
     registry: Registry, database: Database
 ) -> None:
     async with locked(database, ("person", 5)):

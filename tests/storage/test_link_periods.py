@@ -197,7 +197,7 @@ async def as_before_histories(database: Database, computers: int) -> None:
     await database.counters.delete_one({"_id": "assignment"})
 
 
-async def test_older_links_get_a_period_exactly_once_beside_writes(
+async def test_older_links_get_exactly_one_period_during_writes(
     serve: Serve, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     count_ = 60

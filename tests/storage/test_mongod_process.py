@@ -49,7 +49,7 @@ async def test_a_program_that_ignores_its_termination_is_killed(
     wait_until_gone(number)
 
 
-def test_a_program_that_ignores_its_termination_is_killed_after_its_parent_was(
+def test_a_program_that_ignores_its_termination_is_killed_after_its_parent(
     tmp_path: Path,
 ) -> None:
     with subprocess.Popen(  # noqa: S603 - this Python

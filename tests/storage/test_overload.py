@@ -81,7 +81,7 @@ async def assert_overloaded(response: Any, name: str) -> None:
         ("streams", ["/persons", "/persons?sort=last_name", HEAVY, *LONG_PATHS], CHEAP_PATHS),
     ],
 )
-async def test_reads_beyond_the_limit_of_their_class_get_503_and_others_do_not(
+async def test_only_reads_beyond_the_limit_of_their_class_get_503(
     busy_api: Api, name: str, limited: list[str], others: list[str]
 ) -> None:
     slots = getattr(bulkheads(busy_api), name)
@@ -110,7 +110,7 @@ async def test_a_total_is_a_heavy_query_if_an_index_has_many_keys_for_it(
     assert (await busy_api.get(paths["b"])).document["meta"]["total"] == 1_001
 
 
-async def test_large_transactions_beyond_the_limit_get_503_and_small_ones_do_not(
+async def test_only_large_transactions_beyond_the_limit_get_503(
     busy_api: Api,
 ) -> None:
     many = [await busy_api.computer(f"SN-{number}") for number in range(100)]
@@ -139,7 +139,7 @@ async def parts_of(body: bytes) -> AsyncIterator[bytes]:
     yield body
 
 
-async def test_large_documents_beyond_the_limit_get_503_and_small_ones_do_not(
+async def test_only_large_documents_beyond_the_limit_get_503(
     busy_api: Api,
 ) -> None:
     async with bulkheads(busy_api).large_documents:
@@ -153,7 +153,7 @@ async def test_large_documents_beyond_the_limit_get_503_and_small_ones_do_not(
     assert (await post(busy_api, LARGE)).status == 201
 
 
-async def test_large_bodies_beyond_the_limit_get_503_and_small_ones_do_not(busy_api: Api) -> None:
+async def test_only_large_bodies_beyond_the_limit_get_503(busy_api: Api) -> None:
     async with bulkheads(busy_api).large_bodies:
         await assert_overloaded(await post(busy_api, gzip.compress(LARGE), "gzip"), "large bodies")
         status, document = await busy_api.raw(head(100_000) + LARGE)
@@ -165,7 +165,7 @@ async def test_large_bodies_beyond_the_limit_get_503_and_small_ones_do_not(busy_
     assert bulkheads(busy_api).large_bodies.is_idle
 
 
-async def test_a_large_body_whose_client_is_gone_leaves_its_slot(busy_api: Api) -> None:
+async def test_a_large_body_leaves_its_slot_when_its_client_disconnects(busy_api: Api) -> None:
     slots = bulkheads(busy_api).large_bodies
     _, writer = await asyncio.open_connection("127.0.0.1", busy_api.client.port)
     writer.write(head(100_000) + LARGE)
@@ -240,7 +240,7 @@ SLOW_FILTER = [
 @pytest.mark.parametrize(
     "rest", ["&page[size]=1&sort=serial,-id", "&sort=owner.last_name", "&page[number]=1"]
 )
-async def test_the_query_of_a_client_that_is_gone_is_stopped_in_mongodb(
+async def test_the_query_of_a_disconnected_client_is_stopped_in_mongodb(
     serve: Serve, settings: Settings, database: Database, rest: str
 ) -> None:
     api = await serve(settings=replace(settings, query_seconds=600.0), heavy_queries=1)

@@ -230,7 +230,7 @@ COSTS = {
     "sort",
     [pytest.param(sort, marks=pytest.mark.slow if "first_name" in sort else ()) for sort in COSTS],
 )
-async def test_a_page_costs_a_part_of_the_collection_wherever_it_is(
+async def test_any_page_costs_only_a_part_of_the_collection(
     many: Api, database: Database, sort: str
 ) -> None:
     most_commands, most_examined = COSTS[sort]

@@ -85,7 +85,7 @@ async def patch(api: Api, id_: str, **attributes: str) -> int:
     return (await api.patch(f"/persons/{id_}", new("person", **attributes))).status
 
 
-async def test_the_role_read_write_on_the_database_is_enough(
+async def test_the_role_readwrite_on_the_database_is_enough(
     serve: Serve,
     commands: CommandLog,
     secured_uri: str,

@@ -31,7 +31,7 @@ async def open_transaction(
         yield session
 
 
-async def test_an_orphaned_transaction_is_ended_and_those_of_other_applications_are_not(
+async def test_only_orphaned_transactions_of_registries_are_ended(
     api: Api, database: Database, mongodb_uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transactions, "_SUSPECT_SECONDS", 0.1)

@@ -129,7 +129,7 @@ async def test_an_index_that_mongodb_refuses_is_reported(
 
 
 @pytest.mark.parametrize("kind", ["creation", "update", "link"])
-async def test_values_that_are_taken_do_not_fail_the_other_writes(
+async def test_taken_values_do_not_fail_other_writes(
     serve: Serve, unique: Settings, database: Database, commands: CommandLog, kind: str
 ) -> None:
     await database.persons.insert_one({"_id": 1, "first_name": "A", "last_name": "B"})

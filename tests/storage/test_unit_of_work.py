@@ -126,7 +126,7 @@ def add_pair(number: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("pairs", [1, 20])
-async def test_the_number_of_commands_does_not_depend_on_that_of_operations(
+async def test_more_operations_take_no_more_commands(
     api: Api, commands: CommandLog, pairs: int
 ) -> None:
     operations = [operation for number in range(pairs) for operation in add_pair(number)]

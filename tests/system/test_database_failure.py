@@ -18,7 +18,7 @@ main()
 
 
 @pytest.mark.parametrize("workers", WORKERS)
-def test_the_service_continues_when_mongod_was_killed(workers: str, start: Start) -> None:
+def test_the_service_survives_a_killed_mongod(workers: str, start: Start) -> None:
     service = start("--workers", workers)
     service.request("/persons", person("Grace"))
     killed = service.mongod
@@ -36,7 +36,7 @@ def test_the_service_continues_when_mongod_was_killed(workers: str, start: Start
 
 
 @pytest.mark.slow
-def test_the_service_continues_when_the_shell_that_runs_mongod_was_killed(start: Start) -> None:
+def test_the_service_survives_a_killed_shell_around_mongod(start: Start) -> None:
     service = start()
     service.request("/persons", person("Grace"))
     killed = service.mongod

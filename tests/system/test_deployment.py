@@ -43,7 +43,7 @@ def test_the_dockerfile_is_valid() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_what_the_dockerfile_copies_exists_and_is_not_ignored() -> None:
+def test_files_that_the_dockerfile_copies_exist_and_are_not_ignored() -> None:
     copied = re.findall(r"(?m)^COPY (?!--from)(\S+) ", DOCKERFILE.read_text())
     everything, *kept = (ROOT / ".dockerignore").read_text().splitlines()
     assert everything == "*"

@@ -129,7 +129,7 @@ def test_the_first_working_python_of_a_supported_version_is_used(checkout: Path)
     ("old", "without_venv", "message"),
     [(1, 0, "registry: cannot find Python 3.11 or later"), (0, 1, "install python3.99-venv")],
 )
-def test_a_python_that_does_not_suffice_is_reported(
+def test_an_unsupported_python_is_reported(
     old: int, without_venv: int, message: str, checkout: Path
 ) -> None:
     script = PYTHON.format(old=old, without_venv=without_venv, offline=0)

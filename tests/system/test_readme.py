@@ -96,7 +96,7 @@ def test_no_command_has_a_prompt() -> None:
         assert not [one for one in blocks if one.startswith("$ ")], page
 
 
-async def test_both_tours_run_one_after_the_other_on_one_registry(api: Api) -> None:
+async def test_both_tours_run_in_order_on_one_registry(api: Api) -> None:
     address = f"127.0.0.1:{api.client.port}"
     assert await check_commands("README.md", address) >= 5
     (program,) = re.findall(r"```python\n(.*?)```", PAGES["README.md"], re.DOTALL)

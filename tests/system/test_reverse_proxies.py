@@ -141,7 +141,7 @@ async def public(serve: Serve, settings: Settings) -> Api:
     return await serve(settings=replace(settings, public_url=f"https://{NAME}"))
 
 
-async def test_requests_arrive_with_their_origin_and_without_those_for_metrics(
+async def test_requests_keep_their_origin_and_metrics_are_not_passed_on(
     start: Start,
 ) -> None:
     seen: list[web.Request] = []

@@ -62,7 +62,7 @@ def test_the_service_prints_the_public_url_if_set(start: Start, mongodb_uri: str
     assert "API https://registry.example.com/persons," in service.announcement
 
 
-async def test_no_mongod_is_started_beside_a_cluster(
+async def test_no_mongod_is_started_if_there_is_a_cluster(
     start: Start, mongodb_uri: str, database: Database
 ) -> None:
     service = start(MONGODB_URI=mongodb_uri, REGISTRY_DATABASE=database.name)
@@ -91,7 +91,7 @@ def test_an_invalid_setting_is_reported_with_its_variable() -> None:
 
 
 @pytest.mark.parametrize("workers", WORKERS)
-def test_all_addresses_are_those_of_ipv4_and_ipv6(
+def test_a_service_on_all_addresses_has_ipv4_and_ipv6(
     start: Start, workers: str, mongodb_uri: str
 ) -> None:
     options = ("--host", "::", "--workers", workers, "--metrics-port", "0", *OPEN)

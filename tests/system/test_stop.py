@@ -209,7 +209,7 @@ def test_a_service_is_ready_when_its_database_responds(start: Start) -> None:
         assert eventually(lambda: health(connection, "ready") == (200, "ok"))
 
 
-def test_a_service_that_stops_is_not_ready(start: Start, mongodb_uri: str) -> None:
+def test_a_stopping_service_is_not_ready(start: Start, mongodb_uri: str) -> None:
     service = start(mongodb_uri=mongodb_uri)
     with closing(http_connection(service)) as connection:
         assert health(connection, "live") == (200, "ok")

@@ -74,7 +74,7 @@ def statuses(service: Service, token: str | None) -> set[int]:
     return found
 
 
-def test_tokens_are_managed_beside_workers_and_without_them(
+def test_tokens_are_managed_with_and_without_workers(
     start: Start, tmp_path: Path, command: Command
 ) -> None:
     data_dir = tmp_path / ("long" * 30)  # its socket is elsewhere

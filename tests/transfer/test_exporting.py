@@ -76,7 +76,7 @@ async def fill(api: Api, devices: Sequence[tuple[dict[str, Any], bool]]) -> None
 @hypothesis_settings(max_examples=8)
 @given(devices=st.lists(st.tuples(ATTRIBUTES, st.booleans()), min_size=1, max_size=4))
 @pytest.mark.usefixtures("_with_devices")
-async def test_what_is_exported_can_be_imported_without_a_loss(
+async def test_an_export_can_be_imported_without_loss(
     devices: list[tuple[dict[str, Any], bool]], serve: Serve, run: RunCommand, tmp_path: Path
 ) -> None:
     api = await serve(WITH_DEVICES)
@@ -161,7 +161,7 @@ async def test_an_export_has_the_chosen_columns_rows_and_order(
         ("csv", ("--type=computer",), "3 computers"),
     ],
 )
-async def test_an_export_tells_what_it_has_written(
+async def test_an_export_reports_what_it_has_written(
     suffix: str, options: tuple[str, ...], written: str, staff: Api, run: RunCommand, tmp_path: Path
 ) -> None:
     await staff.computer('"\n"\n""\r\n')

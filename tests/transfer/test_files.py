@@ -60,7 +60,7 @@ def written(*values: Mapping[str, Any], names: tuple[str, ...] = COLUMNS) -> str
         ' name , note \n  A , x \n B,""\n',
     ],
 )
-def test_what_spreadsheets_write_is_read(text: str) -> None:
+def test_files_from_spreadsheets_are_read(text: str) -> None:
     first = read(text)
     values = [row.values for row in first if not row.defects]
     assert values == [{"name": "A", "note": "x"}, {"name": "B", "note": None}]

@@ -214,9 +214,7 @@ async def test_a_dry_run_lists_errors_and_stores_nothing(api: Api, import_text: 
     assert done.output.startswith(created)
 
 
-async def test_what_precedes_a_line_that_cannot_be_read_is_stored(
-    api: Api, import_text: RunCommand
-) -> None:
+async def test_rows_before_an_unreadable_line_are_stored(api: Api, import_text: RunCommand) -> None:
     rows = "".join(f"S-{n}\n" for n in range(1_000))
     done = await import_text(f"serial\n{rows}{'x' * 2**20}\n", *KEY)
     assert done.status == 2
@@ -352,7 +350,7 @@ async def test_an_unreadable_file_is_one_line(run: RunCommand) -> None:
     assert done.errors == ["registry: /proc/self/mem: Input/output error"]
 
 
-def test_lines_are_written_now_and_then(
+def test_progress_lines_are_written_at_intervals(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     times = [LINE_SECONDS - 1, LINE_SECONDS + 1, LINE_SECONDS + 2, 2 * LINE_SECONDS + 1]
@@ -365,7 +363,7 @@ def test_lines_are_written_now_and_then(
     )
 
 
-def test_nothing_is_shown_without_errors(
+def test_nothing_is_shown_without_standard_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "stderr", None)

@@ -109,7 +109,7 @@ async def begin(api: Api, file: Path) -> None:
     store(file, response.headers["Registry-Position"])
 
 
-async def test_a_watch_that_is_ended_anywhere_continues_without_leaving_out_a_change(
+async def test_a_watch_that_is_ended_at_any_point_misses_no_change(
     api: Api, position_file: Path
 ) -> None:
     choose, inbox, runs = random.Random(7), Inbox(), 0  # noqa: S311 - the same ones
@@ -265,9 +265,7 @@ async def test_a_receiver_that_is_gone_gets_nothing_more(api: Api, position_file
     "secret",
     ["", "whsec_", "C2FVsBQIhrscChlQIMV+b5sSYspob7oD", "whsec_AAAA", "whsec_é", "whsec_==="],
 )
-async def test_what_is_not_a_secret_is_refused(
-    run: RunCommand, tmp_path: Path, secret: str
-) -> None:
+async def test_an_invalid_secret_is_refused(run: RunCommand, tmp_path: Path, secret: str) -> None:
     file = tmp_path / "secret"
     file.write_text(secret)
     done = await run("watch", "--post", "http://127.0.0.1:1/", "--secret-file", file)

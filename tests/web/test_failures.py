@@ -65,7 +65,7 @@ def test_a_token_is_asked_for_and_forgotten(enter: Callable[..., Page]) -> None:
     assert page.evaluate("sessionStorage.length") == 0
 
 
-def test_nothing_is_offered_that_the_token_does_not_allow(
+def test_only_what_the_token_allows_is_offered(
     secured: Registry, enter: Callable[..., Page]
 ) -> None:
     owner = secured.add("person", **ADA)
@@ -220,7 +220,7 @@ def test_a_lost_connection_is_noticed_and_nothing_is_missed(
     expect(page.get_by_text("Not connected")).to_have_count(0)
 
 
-def test_what_changes_after_a_gap_in_the_feed_is_shown(registry: Registry, visit: Visit) -> None:
+def test_changes_after_a_gap_in_the_feed_are_shown(registry: Registry, visit: Visit) -> None:
     id_ = registry.add("computer", serial="GAP")
     page = visit()
     attempts: list[Route] = []

@@ -83,7 +83,7 @@ def test_a_computer_is_found_by_its_serial_and_assigned(registry: Registry, visi
     expect(rows(page, "Assignments")).to_contain_text("Ada Lovelace")
 
 
-def test_a_new_owner_is_created_where_nobody_is_found(registry: Registry, visit: Visit) -> None:
+def test_a_new_owner_can_be_created_if_nobody_is_found(registry: Registry, visit: Visit) -> None:
     computer = registry.add("computer", serial="NEW-OWNER")
     page = visit(f"#/computers/{computer}")
     button(page, "Assign: Owner").click()
@@ -109,7 +109,7 @@ def test_a_new_owner_is_created_where_nobody_is_found(registry: Registry, visit:
     assert registry.read(f"/computers/{computer}/owner")["id"] == owner["id"]
 
 
-def test_the_find_box_waits_and_cancels_what_is_outdated(registry: Registry, visit: Visit) -> None:
+def test_the_search_box_cancels_outdated_searches(registry: Registry, visit: Visit) -> None:
     registry.add("person", first_name="Margaret", last_name="Hamilton")
     page = visit()
     expect(page.get_by_role("table", name="Persons")).to_be_visible()
@@ -322,7 +322,7 @@ def test_several_are_created_in_a_row_by_keyboard_alone(registry: Registry, visi
     assert [one["attributes"]["last_name"] for one in found] == ["Bartik", "Holberton", "Meltzer"]
 
 
-def test_a_conflict_shows_both_and_lets_the_person_decide(registry: Registry, visit: Visit) -> None:
+def test_a_conflict_shows_both_and_lets_the_user_choose(registry: Registry, visit: Visit) -> None:
     id_ = registry.add("person", **ADA, email="ada@example.com")
     pages = first, second = [visit(f"#/persons/{id_}") for _ in range(2)]
     for page in pages:
@@ -372,7 +372,7 @@ def test_a_deletion_says_what_happens_to_what_is_linked(registry: Registry, visi
     expect(heading(page)).to_have_text("There is nothing here")
 
 
-def test_what_is_typed_is_not_lost_by_going_away(registry: Registry, visit: Visit) -> None:
+def test_leaving_a_page_loses_nothing_that_was_typed(registry: Registry, visit: Visit) -> None:
     id_ = registry.add("person", **ADA)
     page = visit(f"#/persons/{id_}")
     edit(page, "Last name", "King")
@@ -384,7 +384,7 @@ def test_what_is_typed_is_not_lost_by_going_away(registry: Registry, visit: Visi
     expect(field(page, "Last name")).to_have_count(0)
 
 
-def test_changes_of_others_appear_by_themselves(registry: Registry, visit: Visit) -> None:
+def test_changes_by_others_appear_without_a_reload(registry: Registry, visit: Visit) -> None:
     owner = registry.add("person", first_name="Hedy", last_name="Lamarr")
     ids = [registry.add("computer", serial=f"LIVE-{one}", owner=owner) for one in "ABC"]
     page = visit("#/computers?filter[serial][prefix]=LIVE&sort=id")
@@ -409,7 +409,7 @@ def test_changes_of_others_appear_by_themselves(registry: Registry, visit: Visit
     expect(heading(page)).to_have_text("LIVE-Z")
 
 
-def test_what_a_table_shows_is_downloaded(registry: Registry, visit: Visit, tmp_path: Path) -> None:
+def test_a_table_is_downloaded_as_shown(registry: Registry, visit: Visit, tmp_path: Path) -> None:
     owner = registry.add("person", first_name="Mary", last_name="Jackson")
     for number in range(60):
         registry.add("computer", serial=f"CSV-{number:02}", owner=owner)

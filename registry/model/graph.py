@@ -59,7 +59,7 @@ class Graph(dict[str, ResourceType]):
         resources += histories
         if len(resources) > _MAX_TYPES:
             raise InvalidDeclaration(
-                f"there are {len(resources)} types, with those of histories; allowed are "
+                f"there are {len(resources)} types, including histories; allowed are "
                 f"{_MAX_TYPES}"
             )
         _check_unique("type", [(one.type, path) for one, path in places])

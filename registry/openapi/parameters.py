@@ -59,31 +59,31 @@ _SIZE: Json = {"type": "integer", "minimum": 1, "maximum": LARGEST_PAGE}
 PRECONDITIONS = (
     _header(
         "If-Match",
-        "Entity tags: 412 unless a read has one of them, or unless one of them is of the current "
-        "version of the resource to change. `*` matches any.",
+        "Entity tags. A read with none of them, or a change of a resource whose current version "
+        "has none of them, gets 412. `*` matches any.",
     ),
     _header(
         "If-None-Match",
-        "Entity tags: 304 if a read has one of them, 412 if one of them is of the current version "
-        "of the resource to change. `*` matches any.",
+        "Entity tags. A read with one of them gets 304; a change of a resource whose current "
+        "version has one of them gets 412. `*` matches any.",
     ),
 )
 
 IDEMPOTENCY = _header(
     IDEMPOTENCY_KEY,
-    "Unique for each request of this client: the request is executed once, and when it is "
-    "repeated within 24 hours, the response is that of the first that succeeded, with "
-    f"`{IDEMPOTENCY_REPLAYED}: true`. It waits for an equal request in progress. 422 if "
-    "path, query string, body or preferences differ.",
+    "Unique for each request of this client. The request is executed once; a repetition within "
+    "24 hours gets the response of the first that succeeded, with "
+    f"`{IDEMPOTENCY_REPLAYED}: true`, and waits for it if it is in progress. 422 if path, query "
+    "string, body or preferences differ.",
     {**_STRING, "pattern": PATTERN},
 )
 
 PREFERENCES = _header(
     PREFER,
-    f"Preferences (RFC 7240), separated by commas. `{MERGE}`: instead of adding a resource, the "
-    "one that has the value of a unique attribute is updated as by PATCH; 400 without a unique "
-    f"attribute. `{ROLL_BACK}`: everything is checked and executed, but nothing is stored; the "
-    "response is otherwise the same, with ids that no resource has. Others are ignored.",
+    f"Preferences (RFC 7240), separated by commas. `{MERGE}`: updates, as PATCH does, the resource "
+    "that has the value of a unique attribute, instead of adding one; 400 without a unique "
+    f"attribute. `{ROLL_BACK}`: checks and executes everything, but stores nothing; the response "
+    "is otherwise the same, with ids that no resource has. Other preferences are ignored.",
 )
 
 
@@ -166,8 +166,8 @@ def _sort(scope: QueryScope) -> Json:
     names = sort_names(scope.resource, scope.graph)
     description = (
         "The sort fields by precedence, separated by commas; `-` before a name is descending. Null "
-        "sorts before any value. The id breaks ties; after a field of a related resource, the id "
-        f"of that resource does so first. The default is `id`. Fields: {code(names)}."
+        "sorts before any value. The id breaks ties; after a field of a related resource, "
+        f"that resource's id breaks them first. The default is `id`. Fields: {code(names)}."
     )
     key = f"-?({'|'.join(map(re.escape, names))})"
     # Not an array of names: Swagger UI would send those selected in the order of the list.

@@ -101,18 +101,15 @@ _TEXTS = {
     "read_{type}_{link}_linkage": "Resource identifiers only; `include` adds the resources.",
     "replace_{type}_{link}": "Replaces the linkage; null or `[]` clears it. Resources that are "
     "linked elsewhere move.",
-    "add_{type}_{link}": "Resources that are linked elsewhere move; those that are members already "
-    "stay.",
-    "remove_{type}_{link}": "The resources are no longer linked; those that are not members are "
-    "ignored.",
+    "add_{type}_{link}": "Resources that are linked elsewhere move; present members stay.",
+    "remove_{type}_{link}": "The resources are no longer linked; other resources are ignored.",
     "perform_operations": f"Up to {MAX_OPERATIONS} operations, performed in order, all or none. A "
     "`lid` identifies a resource that a preceding operation adds. Media type: JSON:API with the "
     "extension Atomic Operations.",
-    "follow_changes": f"With `Accept: {EVENT_STREAM}`, server-sent events without an end, in the "
-    "order of commits: each is an atomic operation that repeats a change. The id of the last event "
-    "of a transaction is a position to continue from; so is each minute an event `position` while "
-    "nothing changes. Otherwise, a document with the present position, and the oldest one that is "
-    "kept.",
+    "follow_changes": f"With `Accept: {EVENT_STREAM}`, an endless stream of server-sent events in "
+    "commit order, each an atomic operation that repeats a change. The id of the last event of a "
+    "transaction is a position to continue from; while nothing changes, an event `position` has "
+    "one every minute. Otherwise, a document with the present position and the oldest one kept.",
 }
 """The description of each kind of operation, by the template of its id."""
 

@@ -38,8 +38,8 @@ _INDEX_NOT_FOUND, _NAMESPACE_EXISTS = 27, 48
 """MongoDB's error codes."""
 
 _REMEDY = (
-    "What other programs write to it is not validated as this version declares it. Grant the user "
-    "of the service the role dbAdmin on its database, and start it again."
+    "MongoDB does not validate writes of other programs to it as this version declares. Grant the "
+    "service's user the role dbAdmin on its database, and restart the service."
 )
 
 _PREFIX = "unique_"

@@ -121,7 +121,7 @@ class Plan:
             f"line {row.line} repeats {origin}. Name what tells "
             f"{self.graph[row.type].collection} apart with --key, one or more of "
             f"{', '.join(row.values)}, so that nothing is stored twice; or use --create to create "
-            "a new resource of each row"
+            "a new resource from each row"
         )
 
     def _target(self, row: Row, target: Mention) -> Document | None:

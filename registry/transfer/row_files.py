@@ -195,7 +195,7 @@ def _columns(
         if column is None and name:
             raise InvalidFile(
                 f"the column `{shown}` does not fit: a {resource.type} has "
-                f"{', '.join(_names(resource, graph))}. Name the one it is with --map "
+                f"{', '.join(_names(resource, graph))}. Choose one of these with --map "
                 f"'{shown}=NAME', or leave it out with --map '{shown}='"
             )
         if column and column in [known for _, known in columns]:

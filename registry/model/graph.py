@@ -59,8 +59,7 @@ class Graph(dict[str, ResourceType]):
         resources += histories
         if len(resources) > _MAX_TYPES:
             raise InvalidDeclaration(
-                f"there are {len(resources)} types, including histories; allowed are "
-                f"{_MAX_TYPES}"
+                f"there are {len(resources)} types, including histories; allowed are {_MAX_TYPES}"
             )
         _check_unique("type", [(one.type, path) for one, path in places])
         collections = [(one.collection, (*path, "collection")) for one, path in places]

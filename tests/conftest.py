@@ -13,11 +13,11 @@ from typing import Any
 import hypothesis
 import pytest
 import pytest_asyncio
-from aiohttp import web
-from aiohttp.test_utils import TestClient, TestServer
+from aiohttp.test_utils import TestServer
 from bson.codec_options import CodecOptions
 from hypothesis import HealthCheck
 from pymongo import MongoClient, monitoring
+from pytest_aiohttp.plugin import AiohttpClient
 
 from registry.access.principal import digest_of, new_token
 from registry.app import create_app
@@ -32,7 +32,7 @@ from registry.storage.tokens import Token, Tokens
 from registry.testing import Databases, data_directory, new_name, prepare
 from tests.mongods import client_of
 from tests.programs import free_port
-from tests.support import Api, CommandLog, Database
+from tests.support import Api, Client, CommandLog, Database
 
 LIMITS = Limits(linger_seconds=2.0)
 """A client that is refused while it sends may do so for a short time only: tests wait for it."""
@@ -68,7 +68,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 class _Server(TestServer):
-    """aiohttp's test server on the runner of the service."""
+    """aiohttp's test server on the runner of the service, which `aiohttp_client` starts."""
 
     async def _make_runner(self, **_: Any) -> Runner:
         return Runner(self.app, access_log=self.app[SETTINGS].access_log == "on")
@@ -168,13 +168,14 @@ async def database(mongodb_uri: str, settings: Settings) -> AsyncIterator[Databa
 
 
 @pytest.fixture
-async def serve(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Serve]:
+def serve(
+    settings: Settings, aiohttp_client: AiohttpClient, monkeypatch: pytest.MonkeyPatch
+) -> Serve:
     """A function that starts the service, with other resource types or settings if given.
 
     catch_up: whether to wait until it has completed the work of its start. capacity: fields of its
     Capacity that differ from what follows from the settings.
     """
-    clients: list[TestClient[web.Request, web.Application]] = []
     # Its commands would be among those of the requests.
     monkeypatch.setattr(maintenance, "_INDEXING_SECONDS", 3_600.0)
 
@@ -190,15 +191,12 @@ async def serve(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> AsyncIte
         changed = {"response_seconds": 60.0, "queue_seconds": 60.0} | capacity
         given = replace(Capacity.of(settings), **changed)
         app = create_app(settings, resources=resources, limits=limits, capacity=given)
-        clients.append(TestClient(_Server(app)))
-        await clients[-1].start_server()
+        client: Client = await aiohttp_client(_Server(app))
         if catch_up:  # otherwise its commands would be among those of the requests
             await app[REPOSITORY].catch_up()
-        return Api(clients[-1])
+        return Api(client)
 
-    yield start
-    for client in clients:
-        await client.close()
+    return start
 
 
 @pytest.fixture

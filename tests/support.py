@@ -38,6 +38,7 @@ META_ONLY = {"jsonapi", "links", "meta"}
 """The members of a document without data."""
 
 Database = AsyncIOMotorDatabase[dict[str, Any]]
+Client = TestClient[web.Request, Any]
 
 
 @dataclass(frozen=True)
@@ -114,13 +115,13 @@ def reset(writer: asyncio.StreamWriter) -> None:
 class Api:
     """A client of the running service that checks every response against JSON:API."""
 
-    def __init__(self, client: TestClient[web.Request, web.Application]) -> None:
+    def __init__(self, client: Client) -> None:
         self.client = client
 
     @property
     def app(self) -> web.Application:
-        assert self.client.app
-        return self.client.app
+        app: web.Application = self.client.app
+        return app
 
     @property
     def repository(self) -> Repository:

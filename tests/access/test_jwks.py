@@ -2,15 +2,14 @@
 
 import asyncio
 import warnings
-from collections.abc import AsyncIterator
 from typing import Any
 
 import orjson
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
 from joserfc.errors import SecurityWarning
 from joserfc.jwk import RSAKey
+from pytest_aiohttp.plugin import AiohttpServer
 
 from registry.access import oidc
 from registry.access.oidc import OidcVerifier
@@ -65,12 +64,12 @@ class Issuer(Provider):
 
 
 @pytest.fixture
-async def issuer(unused_tcp_port: int) -> AsyncIterator[Issuer]:
+async def issuer(aiohttp_server: AiohttpServer, unused_tcp_port: int) -> Issuer:
     issuer = Issuer(f"http://127.0.0.1:{unused_tcp_port}")
     app = web.Application()
     app.router.add_get("/{path:.*}", issuer.respond)
-    async with TestServer(app, port=unused_tcp_port):
-        yield issuer
+    await aiohttp_server(app, port=unused_tcp_port)
+    return issuer
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from itertools import product
 import orjson
 import pytest
 from aiohttp import hdrs, web
-from aiohttp.test_utils import TestClient, TestServer
+from pytest_aiohttp.plugin import AiohttpClient
 
 from registry.access.principal import Principal, new_token
 from registry.app import create_app
@@ -350,12 +350,14 @@ async def test_the_access_log_names_a_client_whose_scopes_do_not_suffice(
     assert [entry["client"] for entry in entries] == [stored.name] * 2
 
 
-async def test_a_route_without_requirements_is_refused(secured: Settings, header: Header) -> None:
+async def test_a_route_without_requirements_is_refused(
+    aiohttp_client: AiohttpClient, secured: Settings, header: Header
+) -> None:
     async def respond(_: web.Request) -> web.Response:
         return web.Response()
 
     app = create_app(secured, limits=LIMITS)
     app.router.add_get("/new", respond)
-    async with TestClient(TestServer(app)) as client:
-        assert (await client.get("/new")).status == 403
-        assert (await client.get("/new", headers=await header("write"))).status == 403
+    client = await aiohttp_client(app)
+    assert (await client.get("/new")).status == 403
+    assert (await client.get("/new", headers=await header("write"))).status == 403

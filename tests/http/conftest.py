@@ -2,23 +2,25 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import uvloop
 from aiohttp import web
-from aiohttp.test_utils import TestClient, TestServer
+from aiohttp.test_utils import TestServer
 from aiohttp.typedefs import Handler
+from pytest_aiohttp.plugin import AiohttpClient
 
 from registry.http.app_keys import LIMITS, Limits
 from registry.http.application import new_application
 from registry.http.responses import Cors
 from registry.http.server import Runner
 from registry.settings import Settings
+from tests.support import Client
 
-Client = TestClient[web.Request, web.Application]
+StartApp = Callable[[web.Application], Awaitable[Client]]
 Start = Callable[..., Awaitable[Client]]
 
 PATIENT_LIMITS = Limits(arrival_seconds=60.0, linger_seconds=0.3, stop_idle_seconds=0.3)
@@ -99,22 +101,13 @@ def new_app(handler: Handler, path: str = "/", limits: Limits = PATIENT_LIMITS) 
 
 
 @pytest.fixture
-async def start_app() -> AsyncIterator[Callable[[web.Application], Awaitable[Client]]]:
-    """Serve an application until the test ends."""
-    clients: list[Client] = []
-
-    async def start(app: web.Application) -> Client:
-        clients.append(TestClient(Server(app)))
-        await clients[-1].start_server()
-        return clients[-1]
-
-    yield start
-    for client in clients:
-        await client.close()
+def start_app(aiohttp_client: AiohttpClient) -> StartApp:
+    """Serve an application on the runner of the service until the test ends."""
+    return lambda app: aiohttp_client(Server(app))
 
 
 @pytest.fixture
-def start(start_app: Callable[[web.Application], Awaitable[Client]]) -> Start:
+def start(start_app: StartApp) -> Start:
     """Serve a handler until the test ends."""
     return lambda handler, limits=PATIENT_LIMITS: start_app(new_app(handler, limits=limits))
 

@@ -19,13 +19,12 @@ from registry.settings import Settings
 from tests.http.conftest import (
     PATIENT_LIMITS,
     SECONDS,
-    Client,
     Server,
     eventually,
     exchange,
     new_app,
 )
-from tests.support import reset
+from tests.support import Client, reset
 
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 

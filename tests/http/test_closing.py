@@ -13,7 +13,6 @@ from tests.http.conftest import (
     GET,
     LONG_LIMITS,
     SECONDS,
-    Client,
     Gate,
     Start,
     echo,
@@ -21,6 +20,7 @@ from tests.http.conftest import (
     eventually,
     read_all,
 )
+from tests.support import Client
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Connect = Callable[[Client], Awaitable[Streams]]

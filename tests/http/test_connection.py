@@ -8,8 +8,8 @@ import logging
 
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestClient, TestServer
 from aiohttp.typedefs import Handler
+from pytest_aiohttp.plugin import AiohttpClient
 
 from registry.http import connection
 from registry.http.connection import Connection
@@ -142,12 +142,13 @@ async def test_a_trailer_does_not_reach_the_next_request(start: Start, handler: 
     assert b"nothing" in received
 
 
-async def test_aiohttp_takes_a_trailer_for_a_field_of_the_next_request() -> None:
+async def test_aiohttp_takes_a_trailer_for_a_field_of_the_next_request(
+    aiohttp_client: AiohttpClient,
+) -> None:
     """Fails once aiohttp is fixed: connections then need not close after chunked bodies."""
     app = web.Application()
     app.router.add_route("*", "/", said)
-    async with TestClient(TestServer(app)) as client:
-        last = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
-        received = await exchange(client, TRAILER + last)
+    last = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
+    received = await exchange(await aiohttp_client(app), TRAILER + last)
     assert received.count(b"HTTP/1.1 200 OK\r\n") == 2
     assert received.endswith(b"injected")

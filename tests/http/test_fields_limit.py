@@ -8,8 +8,8 @@ import pytest
 from aiohttp import web
 
 from registry.http.app_keys import Limits
-from tests.http.conftest import SECONDS, Client, Start, echo, exchange
-from tests.support import traced_memory
+from tests.http.conftest import SECONDS, Start, echo, exchange
+from tests.support import Client, traced_memory
 
 LIMITS = Limits(arrival_seconds=60.0, linger_seconds=0.5)
 

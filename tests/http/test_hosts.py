@@ -13,7 +13,8 @@ from aiohttp.test_utils import make_mocked_request
 from registry.http.addresses import Addresses
 from registry.http.app_keys import ADDRESSES
 from registry.settings import Settings
-from tests.http.conftest import Client, exchange, new_app
+from tests.http.conftest import StartApp, exchange, new_app
+from tests.support import Client
 
 SETTINGS = Settings(
     host="fleet.internal",
@@ -26,7 +27,7 @@ Serve = Callable[[Settings], Awaitable[Client]]
 
 
 @pytest.fixture
-def serve(start_app: Callable[[web.Application], Awaitable[Client]]) -> Serve:
+def serve(start_app: StartApp) -> Serve:
     """Serve what the service knows of a request: its origin, and the address of its client."""
 
     async def serve(settings: Settings) -> Client:

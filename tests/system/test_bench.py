@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
+from pytest_aiohttp.plugin import AiohttpServer
 
 from benchmark import load
 from benchmark.client import Request
@@ -93,11 +93,12 @@ async def test_an_interrupt_stops_all_processes_that_it_started(tmp_path: Path) 
     assert all(map(has_exited, started))
 
 
-async def test_a_server_that_fails_every_request_ends_the_run(tmp_path: Path) -> None:
+async def test_a_server_that_fails_every_request_ends_the_run(
+    aiohttp_server: AiohttpServer, tmp_path: Path
+) -> None:
     file, sample = tmp_path / "requests", Request("GET", "/persons/unknown")
     file.write_text("GET\t/persons/unknown\t\n")
     workload = Workload("read", TITLES["read"], file, (sample, sample))
-    async with TestServer(web.Application()) as server:
-        url = str(server.make_url("/"))
-        with pytest.raises(BenchmarkError, match=r"^read one person, 2 .*'status': [1-9]"):
-            await load.measure(url, workload, load.Load(2, 1, 1, all_cores()))
+    url = str((await aiohttp_server(web.Application())).make_url("/"))
+    with pytest.raises(BenchmarkError, match=r"^read one person, 2 .*'status': [1-9]"):
+        await load.measure(url, workload, load.Load(2, 1, 1, all_cores()))

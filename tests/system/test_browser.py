@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
 from playwright.async_api import Browser, Error, Locator, Page, Request, async_playwright, expect
+from pytest_aiohttp.plugin import AiohttpServer
 
 from registry.settings import Settings
 from registry.web import swagger_ui_version
@@ -164,7 +164,7 @@ Publish = Callable[[str], Awaitable[str]]
 
 
 @pytest.fixture
-def publish(aiohttp_server: Callable[[web.Application], Awaitable[TestServer]]) -> Publish:
+def publish(aiohttp_server: AiohttpServer) -> Publish:
     """A function that serves a text on a site of its own, and returns its origin."""
 
     async def publish(text: str) -> str:

@@ -5,14 +5,14 @@ import os
 import signal
 import termios
 from asyncio.subprocess import DEVNULL, PIPE
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from itertools import count
 from pathlib import Path
 
 import orjson
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
+from pytest_aiohttp.plugin import AiohttpServer
 
 from tests.certificates import Authority
 from tests.support import Api, Database
@@ -62,20 +62,15 @@ def sheet(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def fake_service() -> AsyncIterator[FakeService]:
+def fake_service(aiohttp_server: AiohttpServer) -> FakeService:
     """Start a server that handles every request with one handler; returns its URL."""
-    servers: list[TestServer] = []
 
     async def serve(handler: Handler) -> str:
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", handler)
-        servers.append(TestServer(app))
-        await servers[-1].start_server()
-        return str(servers[-1].make_url("/"))
+        return str((await aiohttp_server(app)).make_url("/"))
 
-    yield serve
-    for server in servers:
-        await server.close()
+    return serve
 
 
 async def forwarded(request: web.Request, api: Api) -> web.Response:

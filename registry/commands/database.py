@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 from registry.commands.arguments import database_parser
 from registry.commands.output import counted, describe, fail, input_file, output, output_file
 from registry.jsonapi.documents import path_of
+from registry.jsonapi.error_objects import RequestError
+from registry.jsonapi.error_types import Unavailable
 from registry.model.implicit_attributes import parse_id
 from registry.model.resource_type import ResourceType
 from registry.mongod.data_directory import has_data, running_uri
@@ -29,7 +31,6 @@ from registry.storage import (
     COLLECTION,
     Database,
     SnapshotExpired,
-    StorageError,
     Tokens,
     connect,
     require_complete,
@@ -126,8 +127,10 @@ async def _check(settings: Settings, *, repair: bool) -> bool:
                 note("Repaired; the result of another check follows")
                 report = await check_database(database, settings.graph)
                 _print(report, settings)
-    except (SnapshotExpired, StorageError) as error:
-        reason = str(error) or "it does not respond, or writes conflict"
+    except (SnapshotExpired, RequestError) as error:
+        reason = "it does not respond, or writes conflict"
+        if not isinstance(error, Unavailable):
+            reason = str(error)
         raise StartError(f"cannot check the database: {reason}") from error
     return not report.total
 

@@ -31,7 +31,7 @@ class Authenticator:
         self._oidc = oidc
 
     async def verify(self, token: str) -> Principal:
-        """Return the principal. Raises InvalidToken, KeysUnavailable or StorageError."""
+        """Return the principal. Raises InvalidToken, KeysUnavailable or RequestError."""
         if self._oidc and not token.startswith(PREFIX):
             return self._oidc.recall(token) or await self._oidc.verify(token)
         if (principal := self._lookups.recall(digest := digest_of(token))) is not None:

@@ -9,7 +9,7 @@ from aiohttp import web
 from registry.http.addresses import Addresses
 from registry.http.followers import Followers
 from registry.http.responses import Cors
-from registry.jsonapi.error_types import ServiceUnavailable
+from registry.jsonapi.error_types import Unavailable
 from registry.model.graph import Graph
 from registry.settings import Settings
 from registry.storage import Coalescer, Repository, Snapshot
@@ -61,11 +61,11 @@ class Deadlines:
         return task
 
     def end(self, task: asyncio.Task[Any]) -> None:
-        """End the limit of a task. Raises ServiceUnavailable if it was cancelled because of it."""
+        """End the limit of a task. Raises Unavailable if it was cancelled because of it."""
         if self._ends.pop(task, None) is None and task in self._late:
             self._late.remove(task)
             if not task.uncancel():
-                raise ServiceUnavailable from None
+                raise Unavailable from None
 
     def stop(self) -> None:
         """End the limit, while the client determines how long the request takes."""

@@ -1,30 +1,19 @@
 """Error documents (JSON:API 1.0, Errors), with the id under which the log has the request."""
 
 import logging
-from collections.abc import Callable, Mapping
 from http.client import responses
-from itertools import islice
 
 from aiohttp import hdrs, web
 from multidict import CIMultiDict
 
-from registry import storage
 from registry.access.principal import InvalidToken, KeysUnavailable, redact
 from registry.http.addresses import UI_PATH
 from registry.http.app_keys import ADDRESSES
 from registry.http.responses import common_headers, request_id
 from registry.jsonapi import error_types as errors
-from registry.jsonapi.documents import encode_errors, path_of
-from registry.jsonapi.error_objects import MAX_ERRORS, ApiError, ApiErrors, quoted
+from registry.jsonapi.documents import encode_errors
+from registry.jsonapi.error_objects import ApiError, RequestError, quoted
 from registry.protocol import MEDIA_TYPE
-
-_WITHOUT_DETAILS: Mapping[type[storage.StorageError], Callable[[], ApiError]] = {
-    storage.VersionConflict: errors.PreconditionFailed,
-    storage.InvalidRecord: errors.InvalidStoredRecord,
-    storage.FingerprintMismatch: errors.IdempotencyKeyReused,
-    storage.StoredResultTooLarge: errors.ResultTooLarge,
-    storage.PositionExpired: errors.PositionGone,
-}
 
 _log = logging.getLogger("registry")
 
@@ -53,9 +42,9 @@ def error_response(request: web.BaseRequest, error: Exception) -> web.Response:
     return response
 
 
-def log_error(request: web.BaseRequest, error: Exception) -> ApiErrors:
+def log_error(request: web.BaseRequest, error: Exception) -> RequestError:
     """Log an exception; return the errors to report."""
-    reported = _api_errors(request, error)
+    reported = _request_error(request, error)
     # Truncated, so that the line has its end as well.
     text, sender = "%s %.160a %s -> %d %.160a", [request_id(request)]
     is_defect = any(isinstance(one, errors.InternalError) for one in reported.errors)
@@ -79,54 +68,18 @@ def log_error(request: web.BaseRequest, error: Exception) -> ApiErrors:
     return reported
 
 
-def _api_errors(request: web.BaseRequest, error: Exception) -> ApiErrors:
-    single: ApiError
+def _request_error(request: web.BaseRequest, error: Exception) -> RequestError:
     match error:
-        case ApiErrors():
+        case RequestError():
             return error
-        case storage.StorageError():
-            return from_storage_error(error)
-        case ApiError():
-            single = error
         case InvalidToken():
-            single = errors.TokenRejected(error.reason)
+            return errors.TokenRejected(error.reason)
         case KeysUnavailable():
-            single = errors.IssuerUnavailable(str(error), retry_after=error.seconds)
+            return errors.IssuerUnavailable(str(error), retry_after=error.seconds)
         case web.HTTPException():
-            single = _from_http_exception(request, error)
+            return _from_http_exception(request, error)
         case _:
-            single = errors.InternalError()
-    return ApiErrors([single])
-
-
-def from_storage_error(error: storage.StorageError) -> ApiErrors:
-    """Return the errors to report to the client: 404 per missing id, 409 to 422, 500 or 503."""
-    single: ApiError
-    match error:
-        case storage.RecordNotFound():
-            missing = error.missing[:MAX_ERRORS]
-            return ApiErrors([errors.NotFound.resource(error.type, *id_) for id_ in missing])
-        case storage.RefusedWrites():
-            several = (each for one in error.errors for each in from_storage_error(one).errors)
-            return ApiErrors(list(islice(several, MAX_ERRORS)))
-        case storage.InvalidAttributes():
-            details = error.details.items()
-            return ApiErrors([errors.InvalidField(text, pointer=one) for one, text in details])
-        case storage.DuplicateValue():
-            # Scopes to write a type include reading it, so the link needs no other scope.
-            about = None if error.id is None else path_of(error.resource, error.id)
-            single = errors.ValueTaken(error.resource.type, error.attribute, error.pointer, about)
-        case storage.BulkheadFull():
-            single = errors.Overloaded(f"{error} Nothing was changed.", retry_after=error.seconds)
-        case storage.DiskNearlyFull():
-            single = errors.DiskFull(error.reserve)
-        case storage.InvalidPosition():
-            single = errors.PositionRejected(str(error))
-        case storage.QueryTimeout():
-            single = errors.QueryTimedOut(error.seconds)
-        case _:
-            single = _WITHOUT_DETAILS.get(type(error), errors.ServiceUnavailable)()
-    return ApiErrors([single])
+            return errors.InternalError()
 
 
 def _from_http_exception(request: web.BaseRequest, error: web.HTTPException) -> ApiError:

@@ -24,16 +24,10 @@ from registry.jsonapi.changes import (
     encode_commit,
     encode_position,
 )
-from registry.jsonapi.error_types import ServiceStopping
+from registry.jsonapi.error_objects import RequestError
+from registry.jsonapi.error_types import PositionExpired, ServiceStopping
 from registry.offloading import offload
-from registry.storage import (
-    ChangeFeed,
-    ClusterTime,
-    Commit,
-    PositionExpired,
-    Repository,
-    StorageError,
-)
+from registry.storage import ChangeFeed, ClusterTime, Commit, Repository
 
 _PAUSE_SECONDS = 0.1
 """The pause after a batch, while the next changes collect."""
@@ -149,7 +143,7 @@ class Followers:
         """Keep the change stream open for a follower, which `follow` may serve.
 
         after: None for the present. client: its network. Yields the slot of a follower that has to
-        catch up, for `follow` to release. Raises PositionExpired, InvalidPosition, BulkheadFull,
+        catch up, for `follow` to release. Raises PositionExpired, InvalidPosition, Overloaded,
         Unavailable or ServiceStopping.
         """
         self._count += 1
@@ -238,7 +232,7 @@ class Followers:
                     await self._read_next(feed)
                 except PositionExpired:
                     break
-                except StorageError:
+                except RequestError:
                     await asyncio.sleep(_RETRY_SECONDS)
         except Exception:  # noqa: BLE001 - a defect: followers connect again
             _log.exception("The change feed has failed")
@@ -345,7 +339,7 @@ class Followers:
             for follower in list(self._followers):
                 if follower.token == token:
                     follower.end()
-        except (StorageError, KeysUnavailable):
+        except (RequestError, KeysUnavailable):
             pass  # it is checked again
 
     def _end_all(self) -> None:

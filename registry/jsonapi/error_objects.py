@@ -17,7 +17,18 @@ _MAX_NAME = 255
 """The maximum length of a member name in a pointer; clients choose the names of some members."""
 
 
-class ApiError(Exception):
+class RequestError(Exception):
+    """Why a request fails: an ApiError, or several as ApiErrors. status: of the response."""
+
+    status: int
+
+    @property
+    def errors(self) -> Sequence["ApiError"]:
+        """What is reported, at least one error."""
+        raise NotImplementedError
+
+
+class ApiError(RequestError):
     """One error of one request (JSON:API 1.0, Error Objects).
 
     A subclass declares its status and code, a title if it is not the code in words, and what its
@@ -30,7 +41,6 @@ class ApiError(Exception):
     details, if there is one.
     """
 
-    status: int
     code: str
     title: str
     detail: str
@@ -62,6 +72,11 @@ class ApiError(Exception):
         self.headers = headers or self.headers
         self.meta = meta
         super().__init__(self.detail)
+
+    @property
+    def errors(self) -> Sequence["ApiError"]:
+        """The error itself."""
+        return (self,)  # not stored, as it would be in a reference cycle
 
     @classmethod
     def example(cls) -> Self:
@@ -104,23 +119,25 @@ def _encodable(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-class ApiErrors(Exception):
-    """All errors of one request."""
+class ApiErrors(RequestError):
+    """All errors of one request.
+
+    The status is the one that all share, else 400, the most generally applicable one for 4xx errors
+    (JSON:API 1.0, Processing Errors), as of errors of the query string (400) and of the document
+    (422), which are reported together.
+    """
 
     def __init__(self, errors: Sequence[ApiError]) -> None:
         first = errors[0].detail
         super().__init__(first if len(errors) == 1 else f"{len(errors)} errors, first: {first}")
-        self.errors = errors
+        self._errors = errors
+        statuses = {error.status for error in errors}
+        self.status = statuses.pop() if len(statuses) == 1 else 400
 
     @property
-    def status(self) -> int:
-        """The status all errors share, else 400, the most generally applicable one for 4xx errors.
-
-        JSON:API 1.0, Processing Errors. Errors of the query string (400) and of the document (422),
-        which are reported together, are such a case.
-        """
-        statuses = {error.status for error in self.errors}
-        return statuses.pop() if len(statuses) == 1 else 400
+    def errors(self) -> Sequence[ApiError]:
+        """All of them, in the order in which they were found."""
+        return self._errors
 
 
 class ErrorCollector:
@@ -135,13 +152,17 @@ class ErrorCollector:
         if len(self._errors) >= MAX_ERRORS:
             raise ApiErrors(self._errors[:MAX_ERRORS])  # a copy, which may be added again
 
+    def extend(self, errors: Iterable[ApiError]) -> None:
+        """Add errors, as `add` does."""
+        for error in errors:
+            self.add(error)
+
     def __enter__(self) -> None: ...
 
     def __exit__(self, _: Any, error: BaseException | None, __: Any) -> bool:
-        if error is None or not isinstance(error, ApiError | ApiErrors):
+        if not isinstance(error, RequestError):
             return False
-        for each in [error] if isinstance(error, ApiError) else error.errors:
-            self.add(each)
+        self.extend(error.errors)
         return True
 
     def raise_any(self) -> None:

@@ -44,7 +44,7 @@ class InvalidParameter(
 
 
 @example("`gmRh` is not a complete position.", parameter="page[after]")
-class PositionRejected(ApiError, status=400, code="invalid_position"):
+class InvalidPosition(ApiError, status=400, code="invalid_position"):
     """`Last-Event-ID` or `page[after]` is not a position in the changes of this database."""
 
 
@@ -201,7 +201,7 @@ class ValueTaken(ApiError, status=409, code="value_taken"):
         self.about = about
 
 
-class PositionGone(ApiError, status=410, code="position_expired"):
+class PositionExpired(ApiError, status=410, code="position_expired"):
     """The changes after the position are no longer kept: list the resources anew."""
 
     detail = (
@@ -286,7 +286,7 @@ class InternalError(ApiError, status=500, code="internal_error"):
     detail = "The service failed to process the request; its log contains the cause."
 
 
-class InvalidStoredRecord(ApiError, status=500, code="invalid_record", title="Invalid record"):
+class InvalidRecord(ApiError, status=500, code="invalid_record", title="Invalid record"):
     """A record in the database is not valid; the log of the service has its id."""
 
     detail = (
@@ -295,7 +295,7 @@ class InvalidStoredRecord(ApiError, status=500, code="invalid_record", title="In
     )
 
 
-class ServiceUnavailable(ApiError, status=503, code="unavailable", title="Service unavailable"):
+class Unavailable(ApiError, status=503, code="unavailable", title="Service unavailable"):
     """The database did not respond in time; the change may or may not have been applied."""
 
     detail = (
@@ -306,7 +306,7 @@ class ServiceUnavailable(ApiError, status=503, code="unavailable", title="Servic
     headers = _RETRY_AFTER
 
 
-class ServiceStopping(ServiceUnavailable, status=503, code="unavailable"):
+class ServiceStopping(Unavailable, status=503, code="unavailable"):
     """The service stops; nothing was changed."""
 
     detail = "The service is stopping; send the request again."
@@ -336,7 +336,7 @@ class DiskFull(ApiError, status=503, code="disk_full"):
 
 
 @example(seconds=5)
-class QueryTimedOut(ApiError, status=503, code="query_timeout"):
+class QueryTimeout(ApiError, status=503, code="query_timeout"):
     """The database did not filter, sort or count the resources within the time limit."""
 
     headers = _RETRY_AFTER

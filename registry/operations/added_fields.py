@@ -16,6 +16,7 @@ import pymongo
 from marshmallow import missing
 from pymongo.errors import PyMongoError
 
+from registry.jsonapi.error_objects import RequestError
 from registry.model.attributes import Enumeration
 from registry.model.graph import DeclarationPath, Graph, tracked_links
 from registry.model.record import ID, TEXT_BLOCK, Record
@@ -24,7 +25,6 @@ from registry.operations.consistency import Report, RuleReport, check
 from registry.operations.rules import PeriodsAreRight, RecordsAreValid, Rule, TargetsExist
 from registry.program import StartError
 from registry.resources.types_file import TypesFile, history_type
-from registry.storage.errors import StorageError
 from registry.storage.mongo.mongo_client import Database, SnapshotExpired, require_complete
 from registry.storage.records import searched_names
 from registry.storage.schema import complete, drop_index, prepare_unique_indexes, prepare_validators
@@ -165,7 +165,7 @@ class AddedFields:
     async def _run_rules(self, rules: Sequence[Rule], *, repair: bool = False) -> Report:
         try:
             return await check(self._database, self._graph, repair=repair, rules=rules)
-        except (SnapshotExpired, StorageError) as error:
+        except (SnapshotExpired, RequestError) as error:
             raise StartError(f"cannot check what --types declares: {error}") from error
 
     def _link_rules(self, resource: ResourceType, link: Link) -> Iterator[Rule]:

@@ -2,22 +2,6 @@
 
 from registry import capacity as capacity  # sizes the pool before motor is imported
 from registry.storage.bulkheads import Bulkhead as Bulkhead
-from registry.storage.errors import BulkheadFull as BulkheadFull
-from registry.storage.errors import DiskNearlyFull as DiskNearlyFull
-from registry.storage.errors import DuplicateValue as DuplicateValue
-from registry.storage.errors import FingerprintMismatch as FingerprintMismatch
-from registry.storage.errors import InvalidAttributes as InvalidAttributes
-from registry.storage.errors import InvalidPosition as InvalidPosition
-from registry.storage.errors import InvalidRecord as InvalidRecord
-from registry.storage.errors import PositionExpired as PositionExpired
-from registry.storage.errors import QueryTimeout as QueryTimeout
-from registry.storage.errors import RecordNotFound as RecordNotFound
-from registry.storage.errors import RefusedWrites as RefusedWrites
-from registry.storage.errors import StorageError as StorageError
-from registry.storage.errors import StoredResultTooLarge as StoredResultTooLarge
-from registry.storage.errors import TokenNameTaken as TokenNameTaken
-from registry.storage.errors import TokenNotFound as TokenNotFound
-from registry.storage.errors import VersionConflict as VersionConflict
 from registry.storage.mongo.batching import Coalescer as Coalescer
 from registry.storage.mongo.change_feed import ChangeFeed as ChangeFeed
 from registry.storage.mongo.change_feed import ClusterTime as ClusterTime
@@ -33,6 +17,8 @@ from registry.storage.repository import Repository as Repository
 from registry.storage.tokens import COLLECTION as COLLECTION
 from registry.storage.tokens import Token as Token
 from registry.storage.tokens import TokenLookups as TokenLookups
+from registry.storage.tokens import TokenNameTaken as TokenNameTaken
+from registry.storage.tokens import TokenNotFound as TokenNotFound
 from registry.storage.tokens import Tokens as Tokens
 from registry.storage.writes.write_requests import IdempotencyKey as IdempotencyKey
 from registry.storage.writes.write_requests import WriteResult as WriteResult

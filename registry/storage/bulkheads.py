@@ -11,14 +11,14 @@ from dataclasses import dataclass, fields
 from typing import Self
 
 from registry.capacity import Capacity
+from registry.jsonapi.error_types import Overloaded
 from registry.metrics import BULKHEAD_IN_PROGRESS, BULKHEAD_REFUSALS, BULKHEAD_WAITING
-from registry.storage.errors import BulkheadFull
 
 
 class Bulkhead:
     """Limits how many operations of one class are in progress; others wait, in order of arrival.
 
-    BulkheadFull is raised if `queue` others wait already, or after `seconds` of waiting. A caller
+    Overloaded is raised if `queue` others wait already, or after `seconds` of waiting. A caller
     that is cancelled leaves the queue. name: in metrics and, with blanks, in errors.
 
     Where a client determines how long its slots are occupied, the caller names it. A client gets
@@ -50,7 +50,7 @@ class Bulkhead:
         return self._free == self._limit
 
     async def acquire(self, client: str | None = None, *, is_refusable: bool = True) -> None:
-        """Occupy a slot until `release`, which takes the same client. Raises BulkheadFull.
+        """Occupy a slot until `release`, which takes the same client. Raises Overloaded.
 
         is_refusable: otherwise it waits as long as it takes, as a response that has begun. Another
         bulkhead limits how many such callers there are.
@@ -85,7 +85,7 @@ class Bulkhead:
     async def slot(
         self, client: str | None = None, *, is_refusable: bool = True
     ) -> AsyncIterator[None]:
-        """Occupy a slot, as `acquire`. Raises BulkheadFull."""
+        """Occupy a slot, as `acquire`. Raises Overloaded."""
         await self.acquire(client, is_refusable=is_refusable)
         try:
             yield
@@ -123,11 +123,11 @@ class Bulkhead:
             reason = f"this request has waited for {self._seconds:g} s"
             place.set_exception(self._error(reason, self._waiting[place]))
 
-    def _error(self, reason: str, client: str | None) -> BulkheadFull:
+    def _error(self, reason: str, client: str | None) -> Overloaded:
         name = self._name.replace("_", " ")
         reached = "is reached for this address" if client and self._free else "is reached"
         detail = f"The limit of {name} in progress, {self._limit}, {reached}, and {reason}."
-        return BulkheadFull(detail, self._seconds)
+        return Overloaded(f"{detail} Nothing was changed.", retry_after=self._seconds)
 
 
 _DATABASE = ("small_requests", "heavy_queries", "streams", "large_transactions")

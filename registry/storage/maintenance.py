@@ -7,13 +7,14 @@ from functools import partial
 
 from pymongo.errors import ConnectionFailure
 
+from registry.jsonapi.error_objects import RequestError
 from registry.jsonapi.filtering import filtered_fields
 from registry.jsonapi.query import Query
 from registry.model.graph import Graph
 from registry.model.record import ID
 from registry.model.resource_type import ResourceType
 from registry.storage.bulkheads import Bulkheads
-from registry.storage.errors import StorageError, translated_errors
+from registry.storage.errors import translated_errors
 from registry.storage.mongo.batching import Coalescer
 from registry.storage.mongo.mongo_client import Database
 from registry.storage.records import recompute, searched_names
@@ -135,6 +136,6 @@ class Maintenance:
             except Exception as error:  # noqa: BLE001 - other work continues in spite of a defect
                 if not isinstance(error.__cause__, ConnectionFailure):  # then all queries wait
                     text = "Queries stay slower until this succeeds, again in %g s"
-                    is_defect = not isinstance(error, StorageError)
+                    is_defect = not isinstance(error, RequestError)
                     _log.error(text, _RETRY_SECONDS, exc_info=error if is_defect else None)
                 await asyncio.sleep(_RETRY_SECONDS)

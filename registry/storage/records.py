@@ -16,6 +16,7 @@ from bson.decimal128 import Decimal128
 from bson.int64 import Int64
 
 from registry.jsonapi.changes import Change
+from registry.jsonapi.error_types import InvalidRecord
 from registry.model.attributes import Attribute, ComputedText, Operator
 from registry.model.implicit_attributes import created
 from registry.model.record import (
@@ -28,7 +29,6 @@ from registry.model.record import (
     compile_function,
 )
 from registry.model.resource_type import ResourceType
-from registry.storage.errors import InvalidRecord
 
 _log = logging.getLogger("registry")
 
@@ -217,7 +217,7 @@ def require_valid(
     invalid = _invalid_record_finder(resource, fields)(records)
     if invalid is not None:
         reasons = invalid_fields(resource, invalid, (ID, *fields)).values()
-        raise _logged(InvalidRecord(resource.collection, invalid[ID], "; ".join(reasons)))
+        raise _invalid_record(resource, invalid[ID], "; ".join(reasons))
 
 
 def refused_record(resource: ResourceType, id_: object, error: Mapping[str, Any]) -> InvalidRecord:
@@ -235,12 +235,14 @@ def refused_record(resource: ResourceType, id_: object, error: Mapping[str, Any]
         )
     ]
     reason = f"the validator of the collection refuses {', '.join(names) or 'it'}"
-    return _logged(InvalidRecord(resource.collection, id_, reason))
+    return _invalid_record(resource, id_, reason)
 
 
-def _logged(error: InvalidRecord) -> InvalidRecord:
-    _log.error("%s", error)
-    return error
+def _invalid_record(resource: ResourceType, id_: object, reason: str) -> InvalidRecord:
+    """Return the error; the log alone says which record it is, and why."""
+    record = f"{resource.collection}/{id_!r:.80}"
+    _log.error("The record %s is not valid: %.500s", record, reason)
+    return InvalidRecord()
 
 
 def invalid_fields(

@@ -9,20 +9,14 @@ from pymongo.errors import OperationFailure, PyMongoError
 
 from registry.capacity import Capacity
 from registry.jsonapi.changes import Write
+from registry.jsonapi.error_types import DiskFull, InvalidPosition, PositionExpired, Unavailable
 from registry.jsonapi.query import Query
 from registry.model.graph import Graph, tracked_links
 from registry.model.record import version_of
 from registry.model.resource_type import ResourceType
 from registry.mongod.data_directory import RESERVE_BYTES, DiskSpace
 from registry.storage.bulkheads import Bulkheads
-from registry.storage.errors import (
-    DiskNearlyFull,
-    IdTaken,
-    InvalidPosition,
-    PositionExpired,
-    Unavailable,
-    translated_errors,
-)
+from registry.storage.errors import IdTaken, translated_errors
 from registry.storage.maintenance import Maintenance
 from registry.storage.mongo.batching import Coalescer
 from registry.storage.mongo.change_feed import ChangeFeed, Positions
@@ -173,7 +167,7 @@ class Repository:
             return await self._reads.commands.now()
 
     async def oldest_retained_time(self) -> Timestamp | None:
-        """Return the time after which all changes are kept. Raises Unavailable or BulkheadFull.
+        """Return the time after which all changes are kept. Raises Unavailable or Overloaded.
 
         None on a cluster of shards, and for a user without the role `clusterMonitor`.
         """
@@ -200,14 +194,13 @@ class Repository:
 
         A write that has begun is completed even if its caller is cancelled. key: executes the
         writes once within a day; a repeated call returns the result of the first one that
-        succeeded, or raises FingerprintMismatch if its fingerprint differs. rolls_back: undoes
-        everything at the end; no resource then gets the ids of the new ones. Raises StorageError:
+        succeeded, or raises IdempotencyKeyReused if its fingerprint differs. rolls_back: undoes
+        everything at the end; no resource then gets the ids of the new ones. Raises RequestError:
         Unavailable, after which the writes may be in effect, or others, after which nothing is.
-        RecordNotFound has the pointer to the resource, or to the targets of a linkage; several
-        errors are RefusedWrites.
+        NotFound has the pointer to the resource, or to the targets of a linkage.
         """
         if not self._disk_space.is_enough:
-            raise DiskNearlyFull(RESERVE_BYTES)
+            raise DiskFull(RESERVE_BYTES)
         for _ in range(_ATTEMPTS):
             try:
                 results = await self._admit(writes, key, rolls_back=rolls_back)

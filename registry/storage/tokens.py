@@ -14,7 +14,7 @@ from registry.access.principal import InvalidToken, Principal, check_name
 from registry.capacity import TOKENS, Capacity
 from registry.model.record import Record
 from registry.storage.bulkheads import Bulkheads
-from registry.storage.errors import TokenNameTaken, TokenNotFound, translated_errors
+from registry.storage.errors import translated_errors
 from registry.storage.mongo.batching import Batcher
 from registry.storage.mongo.mongo_client import Database
 from registry.storage.mongo.read_commands import ReadCommands, find_command
@@ -26,6 +26,14 @@ _MILLISECONDS = 10_000
 """The time limit of a command."""
 
 _UNREVOKED: Stage = {"revoked": None}
+
+
+class TokenNameTaken(Exception):
+    """An access token that is not revoked has this name already."""
+
+
+class TokenNotFound(Exception):
+    """There is no access token of this name that could be revoked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +164,7 @@ class TokenLookups:
     async def find(self, digest: bytes) -> Principal:
         """Return the principal of a token, by a lookup that is sent after the call.
 
-        Raises InvalidToken if it is unknown, expired or revoked; else Unavailable or BulkheadFull.
+        Raises InvalidToken if it is unknown, expired or revoked; else Unavailable or Overloaded.
         """
         async with self._bulkhead:
             return await self._batcher.load(digest)

@@ -14,15 +14,6 @@ from registry.jsonapi.error_objects import ApiError
 from registry.jsonapi.pagination import BY_ID, Cursors
 from registry.jsonapi.pagination import END as END_POSITION
 from registry.settings import Settings
-from registry.storage import (
-    BulkheadFull,
-    DiskNearlyFull,
-    InvalidRecord,
-    PositionExpired,
-    QueryTimeout,
-    StoredResultTooLarge,
-)
-from registry.storage.errors import Unavailable
 from tests.conftest import HURRIED, LIMITS, Grant, Serve
 from tests.support import MEDIA_TYPE, PERSON, Api, new
 
@@ -37,7 +28,7 @@ LONG_FIELDS = {f"X-{number}": "x" * 2**12 for number in range(17)}
 REQUESTS: dict[type[ApiError], tuple[str, str, Any, dict[str, str]]] = {
     errors.MalformedDocument: ("POST", "/persons", {"data": None}, {}),
     errors.InvalidParameter: ("GET", "/persons?page[number]=1&page[total]=1", None, {}),
-    errors.PositionRejected: ("GET", "/changes?page[after]=gmRh", None, {}),
+    errors.InvalidPosition: ("GET", "/changes?page[after]=gmRh", None, {}),
     errors.PageTooLarge: ("GET", "/persons?page[size]=1001", None, {}),
     errors.RangeNotSupported: ("GET", f"/persons?page[after]={END}&page[before]={END}", None, {}),
     errors.InvalidIdempotencyKey: (
@@ -71,14 +62,14 @@ REQUESTS: dict[type[ApiError], tuple[str, str, Any, dict[str, str]]] = {
 
 RAISED: dict[type[ApiError], Exception] = {
     errors.InternalError: RuntimeError(),
-    errors.InvalidStoredRecord: InvalidRecord("persons", 1, "a reason"),
-    errors.ServiceUnavailable: Unavailable(),
-    errors.Overloaded: BulkheadFull("The limit of small requests in progress is reached.", 5),
-    errors.DiskFull: DiskNearlyFull(2**26),
-    errors.QueryTimedOut: QueryTimeout(5),
-    errors.PositionGone: PositionExpired(),
-    errors.ResultTooLarge: StoredResultTooLarge(),
     errors.IssuerUnavailable: KeysUnavailable(5),
+    **{
+        error: error.example()
+        for error in (
+            *(errors.InvalidRecord, errors.Unavailable, errors.Overloaded, errors.DiskFull),
+            *(errors.QueryTimeout, errors.PositionExpired, errors.ResultTooLarge),
+        )
+    },
 }
 """What the code below the views raises for the other errors; tests of each provoke it."""
 

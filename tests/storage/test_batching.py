@@ -8,10 +8,10 @@ import pytest
 
 from registry.capacity import BatchLimits
 from registry.http.app_keys import GRAPH, REPOSITORY
+from registry.jsonapi.error_types import Unavailable
 from registry.jsonapi.pagination import Key, NumberedPage, Window
 from registry.jsonapi.query import Query
 from registry.storage import Listing
-from registry.storage.errors import Unavailable
 from registry.storage.mongo.batching import Batcher, Coalescer
 from tests.support import Api, CommandLog
 

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from registry.jsonapi.error_types import Overloaded
 from registry.storage.bulkheads import Bulkhead
-from registry.storage.errors import BulkheadFull
 
 
 async def settle() -> None:
@@ -80,21 +80,22 @@ async def test_a_slot_is_passed_on_to_the_first_client_that_may_have_it() -> Non
 async def test_a_client_that_has_its_share_is_told_so() -> None:
     slots = Operations(limit=2, seconds=0.001).slots
     async with slots.slot("a"):
-        with pytest.raises(BulkheadFull) as caught:
+        with pytest.raises(Overloaded) as caught:
             await slots.acquire("a")
         assert "in progress, 2, is reached for this address, and" in str(caught.value)
         async with slots.slot("b"):
-            with pytest.raises(BulkheadFull, match=r"is reached, and"):
+            with pytest.raises(Overloaded, match=r"is reached, and"):
                 await slots.acquire("a")
 
 
 async def test_an_operation_is_refused_at_once_if_the_queue_is_full() -> None:
     operations = Operations(queue=1)
     *_, refused = await operations.start(None, None, None)
-    with pytest.raises(BulkheadFull) as caught:
+    with pytest.raises(Overloaded) as caught:
         await refused
     assert str(caught.value) == (
-        "The limit of heavy queries in progress, 1, is reached, and 1 others wait already."
+        "The limit of heavy queries in progress, 1, is reached, and 1 others wait already. "
+        "Nothing was changed."
     )
     assert await operations.end() == [0, 1]
 
@@ -102,7 +103,7 @@ async def test_an_operation_is_refused_at_once_if_the_queue_is_full() -> None:
 async def test_an_operation_is_refused_after_it_has_waited_too_long() -> None:
     operations = Operations(seconds=0.2)
     _, second = await operations.start(None, None)
-    with pytest.raises(BulkheadFull, match=r"has waited for 0\.2 s"):
+    with pytest.raises(Overloaded, match=r"has waited for 0\.2 s"):
         await second
     await operations.end()
     await operations.start(None)

@@ -10,12 +10,8 @@ import pytest
 
 from registry.capacity import GROUPS
 from registry.jsonapi.changes import Verb, Write
-from registry.storage.errors import (
-    InvalidAttributes,
-    InvalidRecord,
-    RecordNotFound,
-    Unavailable,
-)
+from registry.jsonapi.error_objects import RequestError
+from registry.jsonapi.error_types import InvalidField, InvalidRecord, NotFound, Unavailable
 from registry.storage.mongo import transactions
 from registry.storage.writes import group_commit, id_allocation, write_requests
 from registry.storage.writes.unit_of_work import UnitOfWork
@@ -178,14 +174,14 @@ Bad = Callable[[Registry], list[Write]]
 DETECTED_BY_THE_SERVICE: dict[str, tuple[Bad, type[Exception]]] = {
     "missing target of a new resource": (
         lambda registry: [registry.create("computer", serial="bad", owner=MISSING)],
-        RecordNotFound,
+        NotFound,
     ),
     "read-only value": (
         lambda registry: [
             registry.update(("computer", 1), serial="bad"),
             registry.update(("person", 5), read_only={"full_name": "bad"}),
         ],
-        InvalidAttributes,
+        InvalidField,
     ),
     "last operation": (
         lambda registry: [
@@ -195,7 +191,7 @@ DETECTED_BY_THE_SERVICE: dict[str, tuple[Bad, type[Exception]]] = {
             registry.delete(("person", 6)),
             registry.delete(("person", MISSING)),
         ],
-        RecordNotFound,
+        NotFound,
     ),
 }
 DETECTED_BY_THE_DATABASE: dict[str, tuple[Bad, type[Exception]]] = {
@@ -227,7 +223,9 @@ async def assert_only_the_middle_fails(
     requests = serials(registry)
     requests.insert(len(requests) // 2, bad)
     outcomes = await registry.write_group(requests)
-    assert isinstance(outcomes.pop(len(outcomes) // 2), error)
+    failed = outcomes.pop(len(outcomes) // 2)
+    assert isinstance(failed, RequestError)
+    assert [type(reported) for reported in failed.errors] == [error]
     await assert_written(database, outcomes)
     after = await records(database)
     assert {place: one for place, one in after.items() if place[0] == "person"} == before

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from registry.commands.database import forget as forget_command
 from registry.jsonapi.changes import Verb
+from registry.jsonapi.error_objects import RequestError
+from registry.jsonapi.error_types import Unavailable
 from registry.model.attributes import utc_text
 from registry.model.graph import Graph
 from registry.model.implicit_attributes import BEGINNING, LASTING
@@ -20,7 +22,6 @@ from registry.operations.consistency import Report, check
 from registry.resources import RESOURCES
 from registry.resources.types_file import TypesFile
 from registry.settings import Settings
-from registry.storage.errors import StorageError, Unavailable
 from registry.storage.writes import link_periods
 from registry.storage.writes.id_allocation import Counters
 from tests.conftest import Serve
@@ -139,7 +140,7 @@ async def test_periods_are_those_of_a_model(
             is_possible = model.apply(*write)
             try:
                 await registry.write(write_of(registry, *write))
-            except StorageError:
+            except RequestError:
                 assert not is_possible, write
             else:
                 assert is_possible, write
@@ -208,7 +209,7 @@ async def test_older_links_get_exactly_one_period_during_writes(
 
     async def move(n: int) -> None:
         registry = writers[n % 2]
-        with suppress(StorageError):
+        with suppress(RequestError):
             await registry.write(registry.update(("computer", n), owner=n % 4 or None))
 
     await asyncio.gather(*map(move, range(1, count_, 2)))

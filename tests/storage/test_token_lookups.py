@@ -11,11 +11,11 @@ from bson.datetime_ms import DatetimeMS
 
 from registry.access.principal import InvalidToken, Principal, digest_of
 from registry.capacity import Capacity
+from registry.jsonapi.error_types import Overloaded
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.storage import tokens
-from registry.storage.errors import BulkheadFull
 from registry.storage.mongo.mongo_client import connect
 from registry.storage.tokens import TokenLookups, Tokens
 from tests.access.conftest import Clock
@@ -95,7 +95,7 @@ async def test_lookups_beyond_the_limit_are_refused(database: Database, settings
     )
     digests = [digest_of(str(number)) for number in range(5)]
     results = await asyncio.gather(*map(lookups.find, digests), return_exceptions=True)
-    assert [type(result) for result in results] == [InvalidToken] * 3 + [BulkheadFull] * 2
+    assert [type(result) for result in results] == [InvalidToken] * 3 + [Overloaded] * 2
 
 
 @pytest.mark.parametrize(

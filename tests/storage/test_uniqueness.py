@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
+from registry.jsonapi.error_objects import RequestError
+from registry.jsonapi.error_types import ValueTaken
 from registry.model.graph import Graph
 from registry.operations.backups import Backup, restore
 from registry.program import StartError
 from registry.resources import RESOURCES
 from registry.settings import Settings
-from registry.storage.errors import DuplicateValue
 from registry.storage.schema import prepare_unique_indexes
 from tests.conftest import Serve
 from tests.storage.test_backups import back_up_to
@@ -51,8 +52,10 @@ async def rename(api: Api, id_: str, serial: str, **more: Any) -> Response:
 
 def has_conflict(outcome: Outcome, id_: int) -> bool:
     """Whether a write has failed because the computer with this id has the value."""
-    if isinstance(outcome, DuplicateValue):
-        assert outcome.id == id_
+    if isinstance(outcome, RequestError):
+        (error,) = outcome.errors
+        assert isinstance(error, ValueTaken)
+        assert error.about == f"/computers/{id_}"
         return True
     assert isinstance(outcome, list), outcome
     return False

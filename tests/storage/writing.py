@@ -17,8 +17,9 @@ from registry.jsonapi.changes import (
     Versions,
     Write,
 )
+from registry.jsonapi.error_objects import RequestError
+from registry.jsonapi.error_types import NotFound
 from registry.model.record import Record
-from registry.storage.errors import RecordNotFound
 from registry.storage.writes.write_requests import IdempotencyKey, WriteResult
 from tests.support import Api, Database
 
@@ -87,7 +88,9 @@ class Registry:
         await asyncio.sleep(0)
         outcomes = await self.write_all(requests, keys)
         await asyncio.wait([other])
-        assert isinstance(other.exception(), RecordNotFound)
+        missing = other.exception()
+        assert isinstance(missing, RequestError)
+        assert [type(error) for error in missing.errors] == [NotFound]
         return outcomes
 
 

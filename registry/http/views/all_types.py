@@ -27,12 +27,12 @@ from registry.jsonapi.documents import (
     resource_objects,
     written_linkage,
 )
-from registry.jsonapi.error_types import PositionRejected, PreconditionFailed
+from registry.jsonapi.error_types import InvalidPosition, PreconditionFailed
 from registry.jsonapi.query import Query
 from registry.jsonapi.request_documents import load_operations
 from registry.offloading import offload
 from registry.protocol import EVENT_STREAM, EXTENSION, LAST_EVENT_ID, MEDIA_TYPE, media_type
-from registry.storage import ClusterTime, InvalidPosition, WriteResult
+from registry.storage import ClusterTime, WriteResult
 
 
 class AtomicView(DocumentView):
@@ -103,14 +103,14 @@ class FeedView(DocumentView):
         return response
 
     def _after(self, query: FeedQuery) -> ClusterTime | None:
-        """Return the time of the position in the request. Raises PositionRejected."""
+        """Return the time of the position in the request. Raises InvalidPosition."""
         last = self.request.headers.get(LAST_EVENT_ID)
         position = last or query.after
         try:
             return None if position is None else self.repository.positions.decode(position)
         except InvalidPosition as error:
-            parameter = None if last else AFTER
-            raise PositionRejected(str(error), parameter=parameter) from None
+            error.parameter = None if last else AFTER
+            raise
 
     async def _respond_with_positions(self) -> DocumentResponse:
         encode = self.repository.positions.encode

@@ -124,7 +124,7 @@ class DocumentView(web.View):
         self.deadlines = app[DEADLINES]
 
     def __await__(self) -> Generator[None, None, web.StreamResponse]:
-        """Call the handler of the method. Raises ServiceUnavailable if it takes too long."""
+        """Call the handler of the method. Raises Unavailable if it takes too long."""
         request = self.request
         handlers = self.endpoint.handlers
         handler = handlers.get(request.method)
@@ -207,7 +207,7 @@ class DocumentView(web.View):
         """Return the parsed query string, the loaded document and the idempotency key, if any.
 
         required_by: returns what the document requires beside its path. Raises as `negotiate`,
-        `read_body`, InvalidMerge, BulkheadFull, or InvalidToken for a token that has ended
+        `read_body`, InvalidMerge, Overloaded, or InvalidToken for a token that has ended
         meanwhile; else ApiErrors with all errors of query, document and key, else those for what
         the access token does not allow.
         """
@@ -281,7 +281,7 @@ class ResourceView(DocumentView):
     ) -> WriteResult:
         """Write the resource or its links if the preconditions hold, and return the result.
 
-        Raises InvalidPreference for a dry run, VersionConflict, and what the repository raises.
+        Raises InvalidPreference for a dry run, PreconditionFailed, and what the repository raises.
         """
         if read_preferences(self.request).rolls_back:
             raise InvalidPreference

@@ -24,12 +24,13 @@ from registry.jsonapi.documents import (
     relationship_links,
     resource_objects,
 )
+from registry.jsonapi.error_types import NotFound
 from registry.jsonapi.pagination import Window, page_links, page_meta
 from registry.jsonapi.query import Query, QueryScope
 from registry.jsonapi.request_documents import load_linkage
 from registry.model.record import Record
 from registry.offloading import MAX_INLINE_BYTES
-from registry.storage import Listing, RecordNotFound, Snapshot
+from registry.storage import Listing, Snapshot
 
 
 class _RelationshipView(ResourceView):
@@ -55,7 +56,7 @@ class _RelationshipView(ResourceView):
         """Return the related resource of a to-one relationship, if there is one."""
         key = owner.get(self.relationship.foreign_key)
         if key is not None:
-            with suppress(RecordNotFound):  # a dangling key counts as null
+            with suppress(NotFound):  # a dangling key counts as null
                 return [await snapshot.get(self.target, key)]
         return []
 

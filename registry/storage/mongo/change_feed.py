@@ -22,13 +22,13 @@ from pymongo.errors import OperationFailure, PyMongoError
 
 from registry.jsonapi.changes import ChangedRecord, Verb
 from registry.jsonapi.error_objects import quoted
+from registry.jsonapi.error_types import InvalidPosition, PositionExpired, Unavailable
 from registry.model.attributes import utc_text
 from registry.model.graph import Graph
 from registry.model.implicit_attributes import UPDATED_AT, UPDATED_BY
 from registry.model.record import LAST_WRITE, Record
 from registry.model.resource_type import ResourceType
 from registry.offloading import in_chunks
-from registry.storage.errors import InvalidPosition, PositionExpired, Unavailable
 from registry.storage.mongo.mongo_client import Database, reason_of
 from registry.storage.mongo.read_commands import aggregate_command
 from registry.storage.records import Stage, invalid_fields

@@ -20,8 +20,10 @@ from pymongo.errors import (
 from pymongo.read_concern import ReadConcern
 
 from registry.capacity import RETRIED_WRITES
+from registry.jsonapi.error_objects import RequestError
+from registry.jsonapi.error_types import Unavailable
 from registry.model.record import Record
-from registry.storage.errors import StorageError, Unavailable, translated_errors
+from registry.storage.errors import translated_errors
 from registry.storage.mongo.mongo_client import APP_NAME, Database, SessionPool, observed
 from registry.storage.mongo.read_commands import find_command
 from registry.storage.records import ONE_BATCH
@@ -47,7 +49,7 @@ _COMMIT_SECONDS, _ABORT_SECONDS = 5.0, 1.0
 """The time limits of the commit and of the abort, in the service and on the server."""
 
 
-class TransactionConflict(StorageError):
+class TransactionConflict(Exception):
     """Nothing of the transaction is written, and it can be run again.
 
     Usually another wrote the same documents first, or the connection was lost before the commit.
@@ -236,7 +238,7 @@ class Transactions:
             try:
                 with pymongo.timeout(_SHARED_SECONDS):
                     return await callback(transaction)
-            except (StorageError, ConnectionFailure):
+            except (RequestError, TransactionConflict, ConnectionFailure):
                 raise
             except Exception as error:
                 raise TransactionConflict from error

@@ -76,7 +76,7 @@ class CollectionQuery:
 
     order: names all related fields that others sort by. fields: the stored fields to return.
     names_related: whether filters have conditions on related resources, which `related_reads`
-    serves. The methods raise PyMongoError, ExecutionTimeout after the time limit, or BulkheadFull.
+    serves. The methods raise PyMongoError, ExecutionTimeout after the time limit, or Overloaded.
     """
 
     def __init__(

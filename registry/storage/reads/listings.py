@@ -8,13 +8,14 @@ from functools import partial
 
 from bson.timestamp import Timestamp
 
+from registry.jsonapi.error_types import QueryTimeout
 from registry.jsonapi.filtering import Condition, related_filters
 from registry.jsonapi.pagination import BY_ID, END, CursorPage, NumberedPage, Order, Page, Window
 from registry.jsonapi.query import Query
 from registry.model.attributes import Operator
 from registry.model.record import ID, Record
 from registry.model.resource_type import ResourceType
-from registry.storage.errors import QueryTimeout, translated_errors
+from registry.storage.errors import translated_errors
 from registry.storage.reads.collection_query import (
     MAX_OFFSET,
     CollectionQuery,
@@ -46,7 +47,7 @@ class Listing:
     """The resources of a type in a snapshot that satisfy the filters, in the order of the query.
 
     within: values of stored fields, by field. The methods raise Unavailable, QueryTimeout,
-    BulkheadFull, or InvalidRecord.
+    Overloaded, or InvalidRecord.
     """
 
     def __init__(

@@ -7,11 +7,11 @@ from operator import itemgetter
 
 from bson.timestamp import Timestamp
 
+from registry.jsonapi.error_types import NotFound
 from registry.model.implicit_attributes import LASTING, UNTIL
 from registry.model.record import ID, Record
 from registry.model.resource_type import Relationship, ResourceType
 from registry.offloading import in_chunks, offload
-from registry.storage.errors import RecordNotFound
 from registry.storage.mongo.read_commands import Command, Session, aggregate_command
 from registry.storage.reads.shared_reads import Reads, split
 from registry.storage.records import Stage, fields_of, projection, require_valid, visible_fields
@@ -36,14 +36,14 @@ class Snapshot:
         self._session: Session | None = None
 
     async def get(self, resource_type: ResourceType, id_: int) -> Record:
-        """Return the record with this id. Raises RecordNotFound or BulkheadFull."""
+        """Return the record with this id. Raises NotFound or Overloaded."""
         fields = visible_fields(resource_type)
         async with self.reads.bulkheads.small_requests:
             records, self.time = await self.reads.look_up(
                 resource_type, ID, (id_,), fields, self.time
             )
         if not records:
-            raise RecordNotFound.by_id(resource_type.type, id_)
+            raise NotFound.resource(resource_type.type, str(id_))
         require_valid(resource_type, records, fields)
         if resource_type.copies:
             records = await self.with_copies(resource_type, records, resource_type.attribute_names)

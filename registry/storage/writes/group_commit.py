@@ -6,8 +6,8 @@ from functools import partial
 from typing import TypeAlias
 
 from registry.capacity import GROUPS
+from registry.jsonapi.error_objects import RequestError
 from registry.model.graph import Graph
-from registry.storage.errors import StorageError
 from registry.storage.mongo.batching import Batcher
 from registry.storage.mongo.transactions import (
     Committed,
@@ -193,9 +193,7 @@ class GroupCommit:
             if writer is None:
                 try:
                     results = await unit.apply(request)
-                except TransactionConflict:
-                    raise
-                except StorageError as error:
+                except RequestError as error:
                     if request.is_alone:  # some writes may be stored already
                         raise
                     applied.append((request, error))
@@ -223,10 +221,10 @@ class GroupCommit:
 
 def _timed(
     committed: Committed[list[RequestOutcome]],
-) -> dict[WriteRequest, list[WriteResult] | StorageError]:
+) -> dict[WriteRequest, list[WriteResult] | RequestError]:
     """Return the outcomes of a transaction; the results get the time of the commit."""
     outcomes, time = committed
     for _, outcome in outcomes:
-        for result in () if isinstance(outcome, StorageError) else outcome:
+        for result in () if isinstance(outcome, RequestError) else outcome:
             result.time = time
     return dict(outcomes)

@@ -11,9 +11,10 @@ from motor.motor_asyncio import AsyncIOMotorClientSession, AsyncIOMotorCollectio
 from pymongo import ReturnDocument
 
 from registry.jsonapi.changes import Verb, Write
+from registry.jsonapi.error_objects import RequestError
 from registry.model.graph import Graph
 from registry.model.record import Record
-from registry.storage.errors import StorageError, translated_errors
+from registry.storage.errors import translated_errors
 from registry.storage.mongo.mongo_client import Database
 
 _FIRST_BLOCK, _LARGEST_BLOCK = 8, 1_024
@@ -88,7 +89,7 @@ class Counters:
 
     async def close(self) -> None:
         """Give unused ids back, so that a restart leaves no gap, unless there are newer ones."""
-        with suppress(StorageError, TimeoutError), pymongo.timeout(_CLOSE_SECONDS):
+        with suppress(RequestError, TimeoutError), pymongo.timeout(_CLOSE_SECONDS):
             async with asyncio.timeout(_CLOSE_SECONDS):
                 for blocks in self._blocks.values():
                     await blocks.give_back()

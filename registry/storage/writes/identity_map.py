@@ -8,16 +8,12 @@ from itertools import groupby
 from typing import Any, TypeAlias
 
 from registry.jsonapi.changes import Linkage, Verb, Write
+from registry.jsonapi.error_objects import RequestError
+from registry.jsonapi.error_types import Unavailable, ValueTaken
 from registry.model.graph import Graph
 from registry.model.record import LAST_WRITE, VERSION, Record, version_of
 from registry.model.resource_type import ResourceType
-from registry.storage.errors import (
-    DUPLICATE_KEY,
-    DuplicateValue,
-    IdTaken,
-    StorageError,
-    Unavailable,
-)
+from registry.storage.errors import DUPLICATE_KEY, IdTaken
 from registry.storage.mongo.transactions import Transaction, WriteRejected
 from registry.storage.records import VALIDATION_FAILURE, id_condition, refused_record
 
@@ -177,7 +173,7 @@ async def store(
 
 def rejection(
     writes: Sequence[Write], resource: ResourceType, rejected: WriteRejected
-) -> StorageError:
+) -> RequestError:
     """Return why MongoDB has rejected what the writes of a request, with ids, have stored."""
     error = rejected.error
     key = list(error.get("keyPattern", ())) if error["code"] == DUPLICATE_KEY else []
@@ -187,7 +183,8 @@ def rejection(
         # Another service, or a person, may have created the index.
         is_rejected = write.resource is resource and write.target.id == rejected.id
         if is_rejected and len(key) == 1 and key[0] in write.change.attributes:
-            return DuplicateValue(resource, key[0], write.position)
+            pointer = write.position / "attributes" / key[0]
+            return ValueTaken(resource.type, key[0], pointer, None)
     if error["code"] == VALIDATION_FAILURE:
         return refused_record(resource, rejected.id, error)
     _log.error("MongoDB rejects %s/%s: %s", resource.collection, rejected.id, error.get("errmsg"))

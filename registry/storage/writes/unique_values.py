@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from registry.jsonapi.changes import Verb, Write
+from registry.jsonapi.documents import path_of
 from registry.jsonapi.error_objects import READ_ONLY
+from registry.jsonapi.error_types import InvalidField, ValueTaken
 from registry.model.attributes import Attribute
 from registry.model.record import Record
 from registry.model.resource_type import ResourceType
-from registry.storage.errors import DuplicateValue, InvalidAttributes
 from registry.storage.mongo.transactions import Transaction
 from registry.storage.schema import unique_find
 from registry.storage.writes.identity_map import IdentityMap
@@ -27,6 +28,12 @@ def unique_key(attribute: Attribute, value: Any) -> Hashable:
     # By `casefold`, `ß` would equal `ss`, which the index tells apart.
     key: Hashable = value.lower() if attribute.ignores_case else value
     return key
+
+
+def invalid_fields(write: Write, details: Mapping[str, str]) -> Sequence[InvalidField]:
+    """Return an error for each attribute that a write must not set so. details: why, by name."""
+    position = write.position / "attributes"
+    return [InvalidField(detail, position / name) for name, detail in details.items()]
 
 
 class UniqueValues:
@@ -74,21 +81,21 @@ class UniqueValues:
         ids = (self._holder(write.resource, *one) for one in write.unique_values.items())
         return next((id_ for id_ in ids if id_ is not None), None)
 
-    def conflicts(self, write: Write) -> list[DuplicateValue]:
+    def conflicts(self, write: Write) -> list[ValueTaken]:
         """Return an error for each value of a write that another record has."""
         resource, before = write.resource, self._records.before_request()
-        errors: list[DuplicateValue] = []
+        errors: list[ValueTaken] = []
         for name, value in write.unique_values.items():
             id_ = self._holder(resource, name, value)
             if id_ not in (None, write.target.id):
                 is_new = before.get((resource.type, id_), {}) is None  # and will not be stored
-                other = None if is_new else id_
-                errors.append(DuplicateValue(resource, name, write.position, other))
+                # Scopes to write a type include reading it, so the link needs no other scope.
+                about = None if is_new or id_ is None else path_of(resource, id_)
+                pointer = write.position / "attributes" / name
+                errors.append(ValueTaken(resource.type, name, pointer, about))
         return errors
 
-    def resolve(
-        self, write: Write, ids: dict[int, int]
-    ) -> tuple[Write, Sequence[InvalidAttributes]]:
+    def resolve(self, write: Write, ids: dict[int, int]) -> tuple[Write, Sequence[InvalidField]]:
         """Return the creation or the update that a write stands for, and why it is not valid.
 
         ids: of resources that the request creates, by placeholder; the ids of resources that it
@@ -106,8 +113,7 @@ class UniqueValues:
         defaults, defects = resource.load({}, names)
         details = dict.fromkeys(change.read_only, READ_ONLY) | defects
         change = replace(change, attributes=defaults | change.attributes, read_only={})
-        errors = [InvalidAttributes(details, write.position)] if details else ()
-        return replace(write, change=change).with_ids(ids), errors
+        return replace(write, change=change).with_ids(ids), invalid_fields(write, details)
 
     def _holder(self, resource: ResourceType, name: str, value: Any) -> int | None:
         attribute = resource.attributes[name]

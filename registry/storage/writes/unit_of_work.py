@@ -8,22 +8,19 @@ from functools import partial
 from pymongo.errors import DocumentTooLarge
 
 from registry.jsonapi.changes import Change, Linkage, Verb, Write
-from registry.jsonapi.error_objects import READ_ONLY
+from registry.jsonapi.error_objects import READ_ONLY, ErrorCollector, RequestError
+from registry.jsonapi.error_types import (
+    InvalidRecord,
+    NotFound,
+    PreconditionFailed,
+    ResultTooLarge,
+)
 from registry.model.graph import Graph
 from registry.model.implicit_attributes import current_time, updated
 from registry.model.record import Record, version_of
 from registry.model.resource_type import ResourceType
 from registry.offloading import in_chunks, offload
-from registry.storage.errors import (
-    IdTaken,
-    InvalidAttributes,
-    InvalidRecord,
-    RecordNotFound,
-    RefusedWrites,
-    StorageError,
-    StoredResultTooLarge,
-    VersionConflict,
-)
+from registry.storage.errors import IdTaken
 from registry.storage.mongo.transactions import Transaction, TransactionConflict, WriteRejected
 from registry.storage.records import (
     changed_fields,
@@ -39,7 +36,7 @@ from registry.storage.records import (
 from registry.storage.writes.id_allocation import Counters
 from registry.storage.writes.identity_map import IdentityMap, RecordKey, rejection, store
 from registry.storage.writes.link_periods import LinkHistories
-from registry.storage.writes.unique_values import UniqueValues
+from registry.storage.writes.unique_values import UniqueValues, invalid_fields
 from registry.storage.writes.write_requests import (
     RESULTS,
     RequestOutcome,
@@ -73,7 +70,7 @@ class UnitOfWork:
         self.records = IdentityMap(graph)
         self._counters = counters
         self._values = UniqueValues(transaction, self.records)
-        self._refusals: list[StorageError] = []
+        self._refusals = ErrorCollector()
         self._set_unique = set[RecordKey]()  # whose unique attributes are changed, but not stored
         self._time = current_time()
         self._histories = LinkHistories(graph, counters, self.records, self._time)
@@ -165,9 +162,9 @@ class UnitOfWork:
     async def apply(self, request: WriteRequest) -> list[WriteResult]:
         """Apply the writes of a request in order; return the result of each, without a time.
 
-        Raises VersionConflict, FingerprintMismatch, InvalidAttributes, RecordNotFound with the
-        resource or the targets of a linkage that do not exist, DuplicateValue, or
-        RefusedWrites with several of these; then nothing is applied.
+        Raises RequestError: IdempotencyKeyReused, PreconditionFailed, or all errors of the request
+        among InvalidField, ValueTaken, and NotFound for each resource or target of a linkage that
+        does not exist. Then nothing is applied.
         """
         self.records.savepoint(request.author)
         if request.key and (stored := self.records.get(request.key.record)):
@@ -175,7 +172,7 @@ class UnitOfWork:
         try:
             results = await self._apply_all(request)
             await self._histories.add_request(request.author)
-        except StorageError:
+        except RequestError:
             self.records.undo()
             raise
         if request.key:
@@ -185,7 +182,7 @@ class UnitOfWork:
     async def flush(self, outcomes: Sequence[RequestOutcome]) -> None:
         """Store what requests with these outcomes have changed.
 
-        Raises StoredResultTooLarge; of a single request also IdTaken, or DuplicateValue for a value
+        Raises ResultTooLarge; of a single request also IdTaken, or ValueTaken for a value
         that only the index does not tell apart from that of another resource.
         """
         changes = self.records.take_changes()
@@ -197,7 +194,7 @@ class UnitOfWork:
                 ((_, results), *others) = outcomes
                 if others:
                     raise
-                writes = [] if isinstance(results, StorageError) else [one.write for one in results]
+                writes = [] if isinstance(results, RequestError) else [one.write for one in results]
                 raise rejection(writes, resource, rejected) from None
         try:
             stored = [one.after for one in changes if one.key[0] == RESULTS and one.after]
@@ -205,7 +202,7 @@ class UnitOfWork:
         except DocumentTooLarge as error:
             if len(outcomes) > 1:
                 raise TransactionConflict from error
-            raise StoredResultTooLarge from error
+            raise ResultTooLarge from error
 
     async def _apply_all(self, request: WriteRequest) -> list[WriteResult]:
         """Apply the writes of a request; as `apply`.
@@ -239,21 +236,20 @@ class UnitOfWork:
         those that it updates.
         """
         results: list[WriteResult] = []
-        refusals = self._refusals = []
+        self._refusals = ErrorCollector()
         for sent in writes:
             if self._values.lacks_id(sent, ids):
                 break
             write, errors = self._values.resolve(sent, ids)
-            refusals += errors
+            self._refusals.extend(errors)
             key = write.resource.type, write.target.id
             if key in self._set_unique and self._changes_unique(key, write):
                 break
             try:
                 results.append(self._apply(write))
-            except RecordNotFound as error:
-                refusals.append(error)
-        if refusals:
-            raise RefusedWrites(refusals) if len(refusals) > 1 else refusals[0]
+            except NotFound as error:
+                self._refusals.add(error)
+        self._refusals.raise_any()
         return results
 
     def _changes_unique(self, key: RecordKey, write: Write) -> bool:
@@ -269,14 +265,14 @@ class UnitOfWork:
         key = (resource.type, id_)
         before = self.records.get(key)
         if write.verb is not Verb.ADD and before is None:
-            raise RecordNotFound.by_identifiers(resource.type, [write.target])
+            raise NotFound.resource(resource.type, write.target.text, write.target.pointer)
         if not write.allows(version_of(before or {})):
-            raise VersionConflict
+            raise PreconditionFailed
         if write.verb is Verb.ADD and before is not None:
             raise IdTaken
-        self._refusals += self._values.conflicts(write)
+        self._refusals.extend(self._values.conflicts(write))
         if missing := self._missing_targets(change):
-            self._refusals += missing
+            self._refusals.extend(missing)
             change = replace(change, linkages=())
             write = replace(write, change=change)
         assert id_ is not None  # noqa: S101 - for mypy: otherwise there is no record
@@ -295,15 +291,15 @@ class UnitOfWork:
             self._values.update(resource, after)
         return WriteResult(write, after or before or {}, is_changed=after is not before)
 
-    def _missing_targets(self, change: Change) -> list[RecordNotFound]:
-        errors: list[RecordNotFound] = []
+    def _missing_targets(self, change: Change) -> list[NotFound]:
+        errors: list[NotFound] = []
         for linkage in change.linkages:
             if linkage.verb is Verb.REMOVE:
                 continue  # a record that does not exist is not a member either
             target = linkage.relationship.target
             sent = linkage.identifiers
             if missing := [one for one in sent if not self.records.get((target, one.id))]:
-                errors.append(RecordNotFound.by_identifiers(target, missing))
+                errors += (NotFound.resource(target, one.text, one.pointer) for one in missing)
         return errors
 
     def _update(self, write: Write, id_: int, before: Record) -> None:
@@ -313,7 +309,7 @@ class UnitOfWork:
             name for name, one in sent if not is_same(one, resource.json_value(name, before))
         ]:
             details = dict.fromkeys(other, READ_ONLY)
-            self._refusals.append(InvalidAttributes(details, write.position))
+            self._refusals.extend(invalid_fields(write, details))
         fields = changed_fields(resource, before, change.attributes)
         if fields:
             fields |= updated(change.author, self._time)

@@ -13,8 +13,9 @@ from typing import TypeAlias
 from bson.timestamp import Timestamp
 
 from registry.jsonapi.changes import Verb, Write
+from registry.jsonapi.error_objects import RequestError
+from registry.jsonapi.error_types import IdempotencyKeyReused
 from registry.model.record import Record
-from registry.storage.errors import FingerprintMismatch, StorageError
 from registry.storage.mongo.mongo_client import Database
 from registry.storage.records import visible_fields
 from registry.storage.writes.identity_map import RecordKey
@@ -110,7 +111,7 @@ class WriteRequest:
         return self.writes[0].change.author
 
 
-RequestOutcome: TypeAlias = tuple[WriteRequest, list[WriteResult] | StorageError]
+RequestOutcome: TypeAlias = tuple[WriteRequest, list[WriteResult] | RequestError]
 """A request that was applied, with its results, or why it was refused."""
 
 
@@ -175,9 +176,9 @@ def _stored_part(result: WriteResult) -> Record:
 
 
 def replayed(key: IdempotencyKey, stored: Record, writes: Sequence[Write]) -> list[WriteResult]:
-    """Return the results that are stored under a key. Raises FingerprintMismatch."""
+    """Return the results that are stored under a key. Raises IdempotencyKeyReused."""
     if stored["fingerprint"] != key.fingerprint:
-        raise FingerprintMismatch
+        raise IdempotencyKeyReused
     pairs = list(zip(writes, stored["result"], strict=True))
     ids = {
         one.target.id: record["_id"]

@@ -43,10 +43,9 @@ POSITIONS = BatchLimits(10_000)
 TOKENS = BatchLimits(1_000, 2)
 """Lookups of access tokens."""
 
-GROUPS = BatchLimits(128, 2)
-"""Groups of writes, which share a transaction. In groups of one, a write takes several times the
-CPU time. With two in flight, the service applies the writes of one while the database stores those
-of the other."""
+GROUP_SIZE = 128
+"""Requests that share a transaction. In transactions of their own, writes take several times the
+CPU time."""
 
 SHARING_CALLERS = 256
 """Requests that share one result: a page, a document, a ping."""
@@ -56,7 +55,7 @@ UNSHARED_LOOKUPS = 20
 batches, and those of so many ids that they would delay a batch."""
 
 RETRIED_WRITES = 16
-"""Transactions in flight of single requests, which run alone after a conflict."""
+"""Requests that are tried again alone, after a conflict, between two groups of writes."""
 
 _BATCH_THREADS = 100
 """Threads of the batches, groups, lookups, transactions and followers above. Three types with a

@@ -100,8 +100,8 @@ class Write:
     target: the resource; a negative id is a placeholder for a resource that a write of the same
     request creates. versions, excluded: those that the resource may have, and those that it must
     not have. position: of the resource object in the document. is_shown: whether the response shows
-    the resource. shows_related: whether it shows related resources too, as of the commit. merges:
-    whether it is sent to add a resource, or to update one that has the value of a unique attribute.
+    the resource. merges: whether it is sent to add a resource, or to update one that has the value
+    of a unique attribute.
     """
 
     verb: Verb
@@ -112,7 +112,6 @@ class Write:
     excluded: Versions = frozenset()
     position: JsonPointer = DATA
     is_shown: bool = True
-    shows_related: bool = False
     merges: bool = False
 
     def allows(self, version: int) -> bool:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 
 import pymongo
 from bson.timestamp import Timestamp
@@ -12,7 +13,6 @@ from registry.jsonapi.changes import Write
 from registry.jsonapi.error_types import DiskFull, InvalidPosition, PositionExpired, Unavailable
 from registry.jsonapi.query import Query
 from registry.model.graph import Graph, tracked_links
-from registry.model.record import version_of
 from registry.model.resource_type import ResourceType
 from registry.mongod.data_directory import RESERVE_BYTES, DiskSpace
 from registry.storage.bulkheads import Bulkheads
@@ -49,7 +49,7 @@ _UNAUTHORIZED = 13
 """MongoDB's error code for a command that the user may not run."""
 
 _ATTEMPTS = 3
-"""Attempts of a write whose ids are taken, or whose resource other services change meanwhile."""
+"""Attempts of a write whose ids are taken."""
 
 
 class Repository:
@@ -202,43 +202,22 @@ class Repository:
         if not self._disk_space.is_enough:
             raise DiskFull(RESERVE_BYTES)
         for _ in range(_ATTEMPTS):
-            try:
-                results = await self._admit(writes, key, rolls_back=rolls_back)
-            except IdTaken:
-                await self._counters.skip_taken()
-                continue
-            if await self._are_current(results):
-                return results
+            with suppress(IdTaken):
+                return await self._admit(writes, key, rolls_back=rolls_back)
+            await self._counters.skip_taken()
         raise Unavailable
 
     async def _admit(
         self, writes: Sequence[Write], key: IdempotencyKey | None, *, rolls_back: bool
     ) -> list[WriteResult]:
-        if not is_large(writes):
-            async with self.bulkheads.small_requests:
-                return await self._attempt(writes, key, rolls_back=rolls_back)
-        await self.bulkheads.large_transactions.acquire()
+        bulkheads = self.bulkheads
+        slots = bulkheads.large_transactions if is_large(writes) else bulkheads.small_requests
+        await slots.acquire()
+        try:
+            ids = await self._counters.assign(writes)
+        except BaseException:
+            slots.release()
+            raise
         # The slot is free when the writes have ended, even if the caller is cancelled before.
-        writing = asyncio.ensure_future(self._attempt(writes, key, rolls_back=rolls_back))
-        writing.add_done_callback(lambda _: self.bulkheads.large_transactions.release())
-        return await asyncio.shield(writing)
-
-    async def _attempt(
-        self, writes: Sequence[Write], key: IdempotencyKey | None, *, rolls_back: bool
-    ) -> list[WriteResult]:
-        ids = await self._counters.assign(writes)
-        return await self._group_commit.write(WriteRequest(writes, ids, key, rolls_back=rolls_back))
-
-    async def _are_current(self, results: Sequence[WriteResult]) -> bool:
-        """Whether a snapshot at the time of the commit shows the results that need it.
-
-        A transaction protects only what it changes: other services may have changed a resource
-        between the read and the commit.
-        """
-        for result in results:
-            if result.write.shows_related and not (result.is_changed or result.is_replayed):
-                snapshot, id_ = self.snapshot(result.time), result.record["_id"]
-                shown = await snapshot.get(result.write.resource, id_)
-                if version_of(shown) != version_of(result.record):
-                    return False
-        return True
+        request = WriteRequest(writes, ids, key, rolls_back=rolls_back, on_end=slots.release)
+        return await self._group_commit.write(request)

@@ -11,6 +11,7 @@ from aiohttp.test_utils import make_mocked_request
 
 from registry.http.request_headers import Preferences, read_preferences
 from registry.settings import Settings
+from registry.storage.writes.unit_of_work import UnitOfWork
 from tests.conftest import Header, Serve
 from tests.devices import WITH_DEVICES
 from tests.support import (
@@ -392,3 +393,21 @@ async def test_a_thousand_rows_take_one_query_per_type_and_attribute(
         response = await api.operate(*owners, *computers, **MERGE)
         assert set(effects(response)) == {expected}
         assert commands.names().count("find") <= 4
+
+
+async def test_a_merge_with_a_key_that_changes_nothing_shows_the_commit_and_no_replay(
+    api: Api, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await merge(api, "person", ADA)
+    flush = UnitOfWork.flush
+
+    async def change_meanwhile(unit: UnitOfWork, *args: Any) -> None:
+        await flush(unit, *args)
+        change = {"$set": {"first_name": "Augusta"}, "$inc": {"version": 1}}
+        await database.persons.update_one({"_id": 1}, change)
+
+    monkeypatch.setattr(UnitOfWork, "flush", change_meanwhile)
+    response = await merge(api, "person", ADA, MERGE | KEY, "?include=computers")
+    assert response.status == 200
+    assert "Idempotency-Replayed" not in response.headers
+    assert response.data["attributes"]["first_name"] in {"Ada", "Augusta"}

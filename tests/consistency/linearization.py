@@ -85,17 +85,18 @@ class Call:
 
     @property
     def parts(self) -> list["Call"]:
-        """The call; of a write with included resources, the write and what it shows after it.
+        """The call; of a write with included resources, the write and then a read of its resource.
 
-        Requests that share a transaction may show each other's results.
+        The document shows the commit, with the results of all requests that share the transaction.
         """
         if not self.request.writes or "included" not in (self.document or {}):
             return [self]
         (written,) = map(_identity_of, primary_data(self.document))
         shown = replace(self.request, writes=(), target=written, shown=lambda _: [written])
-        document = {"data": self.document["data"]}
+        document = {"data": {"type": written[0], "id": str(written[1])}}
         write = replace(self.request, query=Query())
-        return [replace(self, request=write, document=document), replace(self, request=shown)]
+        written_part = replace(self, request=write, document=document, tag="")
+        return [written_part, replace(self, request=shown)]
 
     @cached_property
     def version(self) -> int | None:

@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from registry.capacity import GROUPS
 from registry.jsonapi.changes import Verb, Write
 from registry.jsonapi.error_objects import RequestError
 from registry.jsonapi.error_types import InvalidField, InvalidRecord, NotFound, Unavailable
 from registry.storage.mongo import transactions
-from registry.storage.writes import group_commit, id_allocation, write_requests
+from registry.storage.writes import group_commit, id_allocation
 from registry.storage.writes.unit_of_work import UnitOfWork
-from registry.storage.writes.write_requests import RequestOutcome, WriteResult
+from registry.storage.writes.write_requests import WriteRequest, WriteResult
 from tests.conftest import Serve
 from tests.storage.waiting import eventually
 from tests.storage.writing import (
@@ -43,12 +42,6 @@ async def registry(serve: Serve, database: Database, monkeypatch: pytest.MonkeyP
     return registry
 
 
-@pytest.fixture
-def _one_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requests that arrive while a group is in flight are the next group."""
-    monkeypatch.setattr(group_commit, "GROUPS", replace(GROUPS, max_in_flight=1))
-
-
 class Gate:
     """Holds groups that have applied their requests before they store the result, while closed.
 
@@ -61,12 +54,12 @@ class Gate:
         self.open()
         flush = UnitOfWork.flush
 
-        async def hold(unit: UnitOfWork, outcomes: Sequence[RequestOutcome]) -> None:
-            if any(one.writes[0].target.id != MISSING for one, _ in outcomes):
+        async def hold(unit: UnitOfWork, requests: Sequence[WriteRequest], *args: Any) -> None:
+            if any(request.writes[0].target.id != MISSING for request in requests):
                 self.held += 1
                 await self._opened.wait()
                 self.held -= 1
-            await flush(unit, outcomes)
+            await flush(unit, requests, *args)
 
         monkeypatch.setattr(UnitOfWork, "flush", hold)
 
@@ -133,7 +126,6 @@ KINDS: list[Callable[[Registry, int], list[Write]]] = [
 ]
 
 
-@pytest.mark.usefixtures("_one_group")
 @pytest.mark.parametrize("keyed", [False, True], ids=["", "keyed"])
 async def test_a_group_takes_as_many_commands_as_two_requests_of_each_kind(
     registry: Registry, commands: CommandLog, *, keyed: bool
@@ -152,7 +144,6 @@ async def test_a_group_takes_as_many_commands_as_two_requests_of_each_kind(
     assert sent[0].count("commitTransaction") == 2, "one of them for the group before"
 
 
-@pytest.mark.usefixtures("_one_group")
 @pytest.mark.parametrize(
     ("requests", "resources", "groups"), [(128, 1, 1), (129, 1, 2), (10, 100, 1), (11, 100, 2)]
 )
@@ -232,7 +223,6 @@ async def assert_only_the_middle_fails(
     assert not {"bad", 5} & {one.get("serial") or one.get("person") for one in after.values()}
 
 
-@pytest.mark.usefixtures("_one_group")
 @pytest.mark.parametrize("kind", DETECTED_BY_THE_SERVICE)
 async def test_a_request_that_fails_does_not_delay_its_group(
     registry: Registry, database: Database, commands: CommandLog, kind: str
@@ -244,7 +234,6 @@ async def test_a_request_that_fails_does_not_delay_its_group(
     assert (sent.count("commitTransaction"), sent.count("abortTransaction")) == (2, 0)
 
 
-@pytest.mark.usefixtures("_one_group")
 @pytest.mark.parametrize("kind", DETECTED_BY_THE_DATABASE)
 async def test_a_request_that_the_database_rejects_fails_alone(
     registry: Registry, database: Database, kind: str
@@ -259,7 +248,6 @@ async def test_a_request_that_the_database_rejects_fails_alone(
     await assert_only_the_middle_fails(registry, database, make(registry), error)
 
 
-@pytest.mark.usefixtures("_one_group")
 async def test_a_locked_record_delays_only_its_own_request(
     registry: Registry, database: Database
 ) -> None:
@@ -272,9 +260,7 @@ async def test_a_locked_record_delays_only_its_own_request(
         blocked = tasks.pop(10)
         await assert_written(database, await asyncio.gather(*tasks))
         assert not blocked.done()
-        blocked.cancel()
-    await other
-    assert await eventually(partial(is_renamed, database))
+    await asyncio.gather(other, blocked)
     assert (await records(database))["person", 5]["version"] == 2
 
 
@@ -284,7 +270,7 @@ async def test_a_record_that_stays_locked_is_not_written_after_its_error(
     before = await records(database)
     async with locked(database, ("person", 5)):
         with monkeypatch.context() as patch:
-            patch.setattr(transactions, "_RETRY_SECONDS", 0.2)
+            patch.setattr(group_commit, "_RETRY_SECONDS", 0.2)
             (outcome,) = await registry.write_all([[registry.update(("person", 5), last_name="N")]])
     assert isinstance(outcome, Unavailable)
     await registry.write(registry.update(("person", 5), email="new@example.com"))
@@ -304,18 +290,14 @@ async def test_closing_waits_for_requests_that_wait_for_others(
     alone = asyncio.create_task(registry.write(*many))
     assert await gate.holds(1)
     waiting = asyncio.create_task(registry.write(registry.update(("computer", 1), serial="last")))
-    for _ in range(10):
-        await asyncio.sleep(0)
-    assert not commit._batcher._tasks, "the second request waits for the first"
+    await asyncio.sleep(0)
     closing = asyncio.create_task(commit.close())
     gate.open()
     await closing
-    assert not commit._groups
     (result,) = await waiting
     assert (await alone)[-1].record["version"] == result.record["version"] - 1
 
 
-@pytest.mark.usefixtures("_one_group")
 @pytest.mark.parametrize("identifiers", [1, 101])
 async def test_a_write_that_has_begun_is_completed_when_its_client_leaves(
     registry: Registry, database: Database, gate: Gate, identifiers: int
@@ -323,119 +305,58 @@ async def test_a_write_that_has_begun_is_completed_when_its_client_leaves(
     gate.close()
     removed = range(1_000, 1_000 + identifiers)
     change = registry.update(("person", 5), last_name="New", computers=removed, verb=Verb.REMOVE)
-    cancelled = asyncio.create_task(registry.write(change))
-    group = asyncio.create_task(registry.write_group(serials(registry)))
-    assert await gate.holds(1 if identifiers == 1 else 2)
-    cancelled.cancel()
-    await asyncio.wait([cancelled])
-    bulkhead = registry.repository.bulkheads.large_transactions
-    assert bulkhead.is_idle == (identifiers == 1), "it counts until it has ended"
+    begun = asyncio.create_task(registry.write(change))
+    assert await gate.holds(1)
+    change = registry.update(("person", 6), first_name="Dropped")
+    waiting = asyncio.create_task(registry.write(change))
+    await asyncio.sleep(0)
+    begun.cancel()
+    waiting.cancel()
+    await asyncio.wait([begun, waiting])
+    bulkheads = registry.repository.bulkheads
+    assert not bulkheads.are_idle, "they count until they have ended"
     gate.open()
-    await assert_written(database, await group)
     assert await eventually(partial(is_renamed, database))
-    assert bulkhead.is_idle
+    assert await eventually(lambda: bulkheads.are_idle)
+    assert "Dropped" not in await database.persons.distinct("first_name")
 
 
-@pytest.mark.usefixtures("_one_group")
 async def test_the_requests_of_a_group_that_takes_too_long_run_alone(
     registry: Registry, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flush, seconds = UnitOfWork.flush, 0.5
 
-    async def flush_late(unit: UnitOfWork, outcomes: Sequence[RequestOutcome]) -> None:
-        await asyncio.sleep(seconds if len(outcomes) > 1 else 0)
-        await flush(unit, outcomes)
+    async def flush_late(unit: UnitOfWork, requests: Sequence[WriteRequest], *args: Any) -> None:
+        await asyncio.sleep(seconds if len(requests) > 1 else 0)
+        await flush(unit, requests, *args)
 
     monkeypatch.setattr(transactions, "_SHARED_SECONDS", seconds)
     monkeypatch.setattr(UnitOfWork, "flush", flush_late)
     await assert_written(database, await registry.write_group(serials(registry)))
 
 
-async def test_groups_of_different_records_are_in_flight_together(
-    registry: Registry, database: Database, gate: Gate, commands: CommandLog
+async def test_requests_that_arrive_while_a_group_is_in_flight_are_the_next_group(
+    registry: Registry, gate: Gate, commands: CommandLog
 ) -> None:
-    def rename(first: int) -> list[asyncio.Task[list[WriteResult]]]:
-        updates = [registry.update(("person", n), computers=[n]) for n in range(first, first + 8)]
-        return [asyncio.create_task(registry.write(one)) for one in updates]
-
+    """Those that leave while they wait are not executed."""
     gate.close()
-    tasks = rename(1) + rename(9) + rename(17)
-    assert await gate.holds(2)
-    tasks += rename(1)
-    await asyncio.sleep(0.05)
-    assert gate.held == 2
-    gate.open()
-    await asyncio.gather(*tasks)
-    assert not commands.take("abortTransaction")
-    assert await database.computers.count_documents({"person": {"$gt": 0}, "version": 2}) == 24
-
-
-LATER: dict[str, tuple[Callable[[Registry], Write], int]] = {
-    "named": (lambda registry: registry.update(("computer", 1), serial="later"), 4),
-    "member": (lambda registry: registry.delete(("person", 5)), 4),
-    "previous owner": (lambda registry: registry.update(("computer", 2), owner=7), 3),
-}
-"""Writes to records that a group is writing, and the versions that are their results."""
-
-
-@pytest.mark.parametrize("later", LATER)
-@pytest.mark.parametrize("is_alone", [False, True], ids=["in a group", "alone"])
-async def test_a_write_waits_in_the_service_for_a_group_with_the_same_records(
-    gate: Gate,
-    registry: Registry,
-    commands: CommandLog,
-    monkeypatch: pytest.MonkeyPatch,
-    later: str,
-    is_alone: bool,
-) -> None:
-    """Also if it does not name them."""
-    await registry.write(registry.update(("person", 5), computers=[1, 2]))
     commands.take("all")
-    gate.close()
-    first = [
-        registry.update(("computer", 1), serial="first", owner=6),
-        registry.update(("person", 5), last_name="New"),
-    ]
-    tasks = [asyncio.create_task(registry.write(*first))]
+    updates = [registry.update(("person", 1), last_name=f"L{n}") for n in range(9)]
+    first = asyncio.create_task(registry.write(updates[0]))
     assert await gate.holds(1)
-    monkeypatch.setattr(write_requests, "is_large", lambda _: is_alone)
-    make, version = LATER[later]
-    waiting = asyncio.create_task(registry.write(make(registry)))
-    others = [registry.update(("person", n), email="e") for n in range(10, 18)]
-    # So many that they are a second group.
-    tasks += [asyncio.create_task(registry.write(one)) for one in others]
-    assert await gate.holds(9 if is_alone else 2)
-    assert not waiting.done()
-    gate.open()
-    await asyncio.gather(*tasks)
-    (result,) = await waiting
-    assert result.record["version"] == version
-    assert len(commands.take("abortTransaction")) <= is_alone, "alone, it gives way at most once"
-
-
-async def test_deferred_writes_keep_their_order_and_leave_with_their_clients(
-    registry: Registry, database: Database
-) -> None:
-    """Each shows related resources, so that a group applies one of them."""
-    updates = [
-        replace(registry.update(("person", 1), last_name=f"L{n}"), shows_related=True)
-        for n in range(9)
-    ]
-    tasks = [asyncio.create_task(registry.write(one)) for one in updates]
-    await asyncio.wait(tasks[:3])
-    assert not any(task.done() for task in tasks[5:])
-    for task in tasks[7:]:
+    others = [asyncio.create_task(registry.write(one)) for one in updates[1:]]
+    await asyncio.sleep(0.01)
+    assert gate.held == 1
+    for task in others[-2:]:
         task.cancel()
-    results = [(await task)[0].record for task in tasks[:7]]
+    gate.open()
+    results = [(await task)[0].record for task in (first, *others[:-2])]
     assert [(one["last_name"], one["version"]) for one in results] == [
         (f"L{n}", n + 2) for n in range(7)
     ]
-    await registry.write(registry.update(("person", 1), email=None, first_name="New"))
-    stored = (await records(database))["person", 1]
-    assert (stored["last_name"], stored["version"]) == ("L6", 9)
+    assert commands.names().count("commitTransaction") == 2
 
 
-@pytest.mark.usefixtures("_one_group")
 async def test_changes_of_one_record_by_several_authors_are_stored_one_by_one(
     registry: Registry, database: Database
 ) -> None:

@@ -49,7 +49,7 @@ from registry.jsonapi.query import (
 )
 from registry.model.graph import Graph
 from registry.model.implicit_attributes import parse_id
-from registry.model.record import Record
+from registry.model.record import ID, Record
 from registry.model.resource_type import Relationship, ResourceType
 from registry.offloading import MAX_INLINE_BYTES, MAX_INLINE_OBJECTS, offload, pause
 from registry.protocol import MEDIA_TYPE
@@ -276,8 +276,6 @@ class ResourceView(DocumentView):
         verb: Verb,
         change: Change = NO_CHANGE,
         key: IdempotencyKey | None = None,
-        *,
-        shows_related: bool = False,
     ) -> WriteResult:
         """Write the resource or its links if the preconditions hold, and return the result.
 
@@ -288,11 +286,19 @@ class ResourceView(DocumentView):
         resource, id_ = self.resource, self.resource_id
         allowed, excluded = preconditions(self.request, resource, id_)
         target = Identifier(id_, str(id_), None)
-        write = Write(
-            verb, resource, target, change, allowed, excluded, shows_related=shows_related
-        )
+        write = Write(verb, resource, target, change, allowed, excluded)
         (result,) = await self.repository.write([write.written_by(self.author)], key)
         return result
+
+    async def written_record(self, result: WriteResult, query: Query, snapshot: Snapshot) -> Record:
+        """Return the resource that the response to a write shows.
+
+        With `include`, it is shown as of the commit, as what is included. Raises NotFound if
+        another request has deleted it in the same transaction, Unavailable, or Overloaded.
+        """
+        if query.include and not result.is_replayed:
+            return await snapshot.get(self.resource, result.record[ID])
+        return result.record
 
     async def respond_with_resource(
         self,

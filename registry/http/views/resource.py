@@ -52,9 +52,10 @@ class DetailView(ResourceView):
         """Change the attributes and relationships in the body, all or none."""
         load_change = partial(load, resource=self.resource, verb=Verb.UPDATE)
         query, change, _ = await self.read_request(load_change, required_by_change, self.scope)
-        result = await self.write(Verb.UPDATE, change, shows_related=bool(query.include))
+        result = await self.write(Verb.UPDATE, change)
         snapshot = self.repository.snapshot(result.time)
-        return await self.respond_with_resource(result.record, query, snapshot, change)
+        record = await self.written_record(result, query, snapshot)
+        return await self.respond_with_resource(record, query, snapshot, change)
 
     async def delete(self) -> web.Response:
         """Delete the resource; resources linked to it stay, unlinked."""
@@ -91,19 +92,15 @@ class CollectionView(ResourceView):
         if preferences.rolls_back and query.include is not None:
             raise InvalidParameter(_NO_INCLUDE, parameter="include")
         query = replace(query, fields={self.resource.type: self.resource.writable, **query.fields})
-        shows_related = bool(query.include)
-        write = Write(
-            Verb.ADD, self.resource, NEW, change, shows_related=shows_related, merges=merges
-        )
+        write = Write(Verb.ADD, self.resource, NEW, change, merges=merges)
         (result,) = await self.repository.write(
             [write.written_by(self.author)], key, rolls_back=preferences.rolls_back
         )
         snapshot = self.repository.snapshot(result.time)
+        record = await self.written_record(result, query, snapshot)
         status = 201 if result.write.verb is Verb.ADD else 200
         headers = preferences.acknowledge(is_replayed=result.is_replayed)
-        return await self.respond_with_resource(
-            result.record, query, snapshot, change, status, headers
-        )
+        return await self.respond_with_resource(record, query, snapshot, change, status, headers)
 
 
 def read_listing(view: ResourceView, scope: QueryScope) -> tuple[Query, CsvTable | None]:

@@ -227,6 +227,13 @@ class Transactions:
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
+    def clean_up_if_stuck(self, since: float) -> None:
+        """Search for transactions of ended processes if a write conflicts for a while.
+
+        since: when it began to, in seconds of `time.monotonic`.
+        """
+        self._orphans.clean_up_if_stuck(since)
+
     async def attempt_shared(self, callback: Callback[_Result]) -> Committed[_Result]:
         """Run a callback for several requests once, as `attempt` does.
 

@@ -1,230 +1,201 @@
-"""Group commit: concurrent requests share a transaction."""
+"""Group commit: the writes of concurrent requests share a transaction.
+
+- One transaction of this process is in flight at a time. Requests that arrive meanwhile are the
+  next group, and are applied in the order of their arrival.
+- A request that is refused is answered alone; the others of its group are committed.
+- A request that does not fit into the group that has begun is the first of the next one.
+- A large request and a dry run have a transaction of their own. So has each request of a group
+  whose transaction fails as a whole: another process writes the same records, or MongoDB rejects
+  what one of them stores. It is tried again for some seconds, in turn with the groups.
+- A request whose transaction has begun is completed even if its caller leaves. One that waits is
+  dropped then.
+"""
 
 import asyncio
+import logging
+import time
+from collections import deque
 from collections.abc import Sequence
 from functools import partial
-from typing import TypeAlias
 
-from registry.capacity import GROUPS
+from bson.timestamp import Timestamp
+
+from registry.capacity import GROUP_SIZE, RETRIED_WRITES
 from registry.jsonapi.error_objects import RequestError
+from registry.jsonapi.error_types import Unavailable
+from registry.metrics import BATCH_SIZE, BATCH_WAIT
 from registry.model.graph import Graph
-from registry.storage.mongo.batching import Batcher
-from registry.storage.mongo.transactions import (
-    Committed,
-    Transaction,
-    TransactionConflict,
-    Transactions,
-)
-from registry.storage.writes.id_allocation import Counters, retrieve_error
-from registry.storage.writes.identity_map import RecordKey
+from registry.storage.mongo.transactions import Transaction, TransactionConflict, Transactions
+from registry.storage.writes.id_allocation import Counters
 from registry.storage.writes.unit_of_work import UnitOfWork
-from registry.storage.writes.write_requests import RequestOutcome, WriteRequest, WriteResult, sealed
+from registry.storage.writes.write_requests import Outcome, WriteRequest, WriteResult
+
+_log = logging.getLogger("registry")
 
 _MAX_RESOURCES = 1_000
 """Resources that the requests of a group name."""
 
-_Pending: TypeAlias = asyncio.Future[list[WriteResult] | None]
-"""What a request waits for: its results, or None if it is to be tried again."""
+_RETRY_SECONDS = 10.0
+"""How long a request is tried again while others write the same records."""
 
-_Outcomes: TypeAlias = dict[WriteRequest, list[WriteResult] | _Pending | Exception]
-"""What becomes of the requests of a group."""
+_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.005, 0.1
+"""The pause before a retry; it doubles each time. MongoDB reports a locked record at once."""
 
-
-class _Group:
-    """Requests that share a transaction, or one that runs alone.
-
-    claims: the records that no other group may write meanwhile. outdated: the records that other
-    groups have written since this one began. ended: awaited by requests for the same records.
-    """
-
-    def __init__(self) -> None:
-        self.claims: set[RecordKey] = set()
-        self.outdated: set[RecordKey] = set()
-        self.ended: _Pending = asyncio.get_running_loop().create_future()
-
-
-class _Deferred(Exception):
-    """A request that runs alone has to wait for a group that writes the same records."""
-
-    def __init__(self, writer: _Group) -> None:
-        super().__init__()
-        self.writer = writer
+_GATHERING_ITERATIONS = 2
+"""Event-loop iterations before a group that is not full, so that clients that have just received
+their responses can join it."""
 
 
 class GroupCommit:
-    """Collects concurrent requests into groups, and runs each group in a transaction.
-
-    The requests of a group are applied in the order of their arrival; one that fails is answered
-    alone. Groups in flight write different records: a request for a record that a group is writing
-    waits for that group. If a transaction fails as a whole, because other processes write the same
-    records or MongoDB rejects one of them, each request runs again in a transaction of its own. A
-    request that has begun is completed even if its caller is cancelled.
-    """
+    """Applies the writes of requests in transactions that they share."""
 
     def __init__(self, transactions: Transactions, graph: Graph, counters: Counters) -> None:
         self._transactions = transactions
         self._graph = graph
         self._counters = counters
-        self._batcher: Batcher[WriteRequest, list[WriteResult] | _Pending] = Batcher(
-            self._run_group, name="writes", limits=GROUPS
-        )
-        self._groups: set[_Group] = set()  # in flight
-        self._writers: dict[RecordKey, _Group] = {}  # the groups that have claimed records
-        self._tasks: set[_Pending] = set()  # outside the batches
+        self._waiting = deque[WriteRequest]()
+        self._retries = deque[WriteRequest]()  # each with a transaction of its own
+        self._has_arrived = asyncio.Event()
+        self._worker: asyncio.Task[None] | None = None
+        self._sizes = BATCH_SIZE.sample("writes")
+        self._waits = BATCH_WAIT.sample("writes")
 
     async def close(self) -> None:
         """Wait until all requests have ended."""
-        await self._batcher.close()
-        while self._tasks:
-            await asyncio.wait(self._tasks)
-            await self._batcher.close()  # of requests that have waited for one of these
+        while self._worker is not None:
+            await asyncio.wait([self._worker])
 
     async def write(self, request: WriteRequest) -> list[WriteResult]:
         """Apply the writes of a request, all or none; return the result of each.
 
-        Raises Unavailable, or what the methods of UnitOfWork raise.
+        Raises Unavailable, or what UnitOfWork refuses the request with.
         """
-        while True:
+        self._waiting.append(request)
+        self._has_arrived.set()
+        if self._worker is None:
+            self._worker = asyncio.create_task(self._work())
+        return await request.done
+
+    async def _work(self) -> None:
+        """Run transactions until no request is left."""
+        while self._waiting or self._retries:
+            due = self._due_retries()
+            for request in due:
+                await self._run([request])
+            if group := self._next_group():
+                await self._run(group)
+                if len(self._waiting) < GROUP_SIZE:
+                    for _ in range(_GATHERING_ITERATIONS):
+                        await asyncio.sleep(0)
+            elif not due:
+                await self._pause()
+        self._worker = None
+
+    def _next_group(self) -> list[WriteRequest]:
+        """Remove and return the requests that share the next transaction, the oldest first."""
+        group, size = list[WriteRequest](), 0
+        while self._waiting and len(group) < GROUP_SIZE:
+            request = self._waiting[0]
+            size += request.size
+            if group and (request.is_alone or size > _MAX_RESOURCES):
+                break
+            self._waiting.popleft()
+            if request.done.cancelled():
+                request.end()
+                size -= request.size
+                continue
+            group.append(request)
             if request.is_alone:
-                outcome: list[WriteResult] | _Pending = self._start_alone(request)
-            else:
-                outcome = await self._batcher.load(request)
-            if isinstance(outcome, list):
-                return outcome
-            if (results := await asyncio.shield(outcome)) is not None:
-                return results
-
-    async def _run_group(
-        self, requests: Sequence[WriteRequest]
-    ) -> list[list[WriteResult] | _Pending | Exception]:
-        """Run requests as a group; return the outcome of each."""
-        group, outcomes, admitted, size = self._begin(), _Outcomes(), list[WriteRequest](), 0
-        for request in requests:
-            if size and size + request.size > _MAX_RESOURCES:
-                outcomes[request] = group.ended
-            elif writer := self._claim(group, request):
-                outcomes[request] = writer.ended
-            else:
-                admitted.append(request)
-                size += request.size
-        try:
-            if admitted:
-                apply = partial(self._apply, group, admitted, outcomes)
-                outcomes |= _timed(await self._transactions.attempt_shared(apply))
-        except TransactionConflict:
-            for request in (one for one in admitted if one not in outcomes):
-                request.is_alone = True
-                outcomes[request] = self._start_alone(request)
-        except Exception as error:  # noqa: BLE001 - raised to the callers
-            outcomes = _Outcomes(dict.fromkeys(admitted, error)) | outcomes
-        finally:
-            self._end(group)
-        return [outcomes[request] for request in requests]
-
-    def _start_alone(self, request: WriteRequest) -> _Pending:
-        """Run a request beside the batches, to its end even if its caller leaves."""
-        task: _Pending = asyncio.create_task(self._run_alone(request))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(retrieve_error)
-        return task
-
-    async def _run_alone(self, request: WriteRequest) -> list[WriteResult] | None:
-        """Run a request in a transaction of its own; return its results."""
-        while True:
-            group = self._begin()
-            try:
-                writer = self._claim(group, request)
-                if writer is None:
-                    apply = partial(self._apply, group, [request], {})
-                    run = self._transactions.run(apply, commits=not request.rolls_back)
-                    (results,) = (
-                        one for one in _timed(await run).values() if isinstance(one, list)
-                    )
-                    return results
-            except _Deferred as deferred:
-                writer = deferred.writer
-            finally:
-                self._end(group)
-            await writer.ended
-
-    def _begin(self) -> _Group:
-        group = _Group()
-        self._groups.add(group)
+                break
         return group
 
-    def _claim(self, group: _Group, request: WriteRequest) -> _Group | None:
-        """Claim the records of a request for a group; return another group that has one of them.
+    def _due_retries(self) -> list[WriteRequest]:
+        """Remove and return the requests to try again before the next group."""
+        due, later, now = list[WriteRequest](), deque[WriteRequest](), time.monotonic()
+        for request in self._retries:
+            if request.done.cancelled():
+                request.end()
+            elif request.retry_at <= now and len(due) < RETRIED_WRITES:
+                due.append(request)
+            else:
+                later.append(request)
+        self._retries = later
+        return due
 
-        The other group claims the free ones, so that later requests do not overtake this one.
-        """
-        writers = (self._writers.get(key, group) for key in request.records)
-        other = next((one for one in writers if one is not group), None)
-        writer = other or group
-        free = request.records - self._writers.keys()
-        self._writers.update(dict.fromkeys(free, writer))
-        writer.claims |= free
-        return other
+    async def _pause(self) -> None:
+        """Wait for the next retry, or for another request."""
+        self._has_arrived.clear()
+        seconds = min((request.retry_at for request in self._retries), default=0) - time.monotonic()
+        try:
+            async with asyncio.timeout(max(seconds, 0)):
+                await self._has_arrived.wait()
+        except TimeoutError:
+            pass
 
-    def _end(self, group: _Group) -> None:
-        """Free the claims of a group, and let the requests that wait for it continue."""
-        self._groups.remove(group)
-        for key in group.claims:
-            del self._writers[key]
-        for other in self._groups:
-            other.outdated |= group.claims
-        group.ended.set_result(None)
+    async def _run(self, requests: Sequence[WriteRequest]) -> None:
+        """Run a transaction; afterwards each request is answered, or waits for another one."""
+        BATCH_SIZE.observe(self._sizes, len(requests))
+        BATCH_WAIT.observe(self._waits, time.perf_counter() - requests[0].arrived)
+        apply = partial(self._apply, requests)
+        try:
+            if requests[0].is_alone:
+                commits = not requests[0].rolls_back
+                outcomes, committed_at = await self._transactions.attempt(apply, commits=commits)
+            else:
+                outcomes, committed_at = await self._transactions.attempt_shared(apply)
+        except TransactionConflict as conflict:
+            for request in requests:
+                self._retry(request, conflict)
+        except Exception as error:  # noqa: BLE001 - raised to the callers
+            for request in requests:
+                # Not the same exception in several tasks: each would extend its traceback.
+                request.fail(error if len(requests) == 1 else Unavailable())
+        else:
+            self._settle(requests, outcomes, committed_at)
 
     async def _apply(
-        self,
-        group: _Group,
-        requests: Sequence[WriteRequest],
-        outcomes: _Outcomes,
-        transaction: Transaction,
-    ) -> list[RequestOutcome]:
-        """Apply requests and return their outcomes; put what others wait for in `outcomes`."""
+        self, requests: Sequence[WriteRequest], transaction: Transaction
+    ) -> list[Outcome]:
+        """Apply requests and store the result; return the outcome of each."""
         unit = UnitOfWork(transaction, self._graph, self._counters)
         await unit.load(requests)
-        applied: list[RequestOutcome] = []
-        all_sealed = set[RecordKey]()  # records that later requests of the group must not write
-        authors: dict[RecordKey, str | None] = {}  # of the records that are changed
-        for request in requests:
-            writer = group if all_sealed & request.records else None
-            if writer is None:
-                try:
-                    results = await unit.apply(request)
-                except RequestError as error:
-                    if request.is_alone:  # some writes may be stored already
-                        raise
-                    applied.append((request, error))
-                    continue
-                author, touched = request.author, unit.records.before_request().keys()
-                request.records |= touched
-                writer = self._claim(group, request)
-                # The change feed shows one author for the changes of a record in a transaction.
-                is_shared = any(authors.get(key, author) != author for key in touched)
-                if all_sealed & request.records or is_shared or touched & group.outdated:
-                    writer = group
-                if writer is None:
-                    authors |= dict.fromkeys(touched, author)
-                    all_sealed |= sealed(results)
-                    applied.append((request, results))
-                    continue
-                unit.records.undo()
-            if request.is_alone:
-                raise _Deferred(writer)
-            all_sealed |= request.records
-            outcomes[request] = writer.ended
-        await unit.flush(applied)
-        return applied
+        outcomes = [await unit.apply(request) for request in requests]
+        if requests[0].is_alone and isinstance(outcomes[0], RequestError):
+            raise outcomes[0]  # some writes may be stored already
+        await unit.flush(requests, outcomes)
+        return outcomes
 
+    def _settle(
+        self, requests: Sequence[WriteRequest], outcomes: Sequence[Outcome], time_: Timestamp | None
+    ) -> None:
+        """Answer the requests of a transaction that is committed. time_: of the commit."""
+        postponed = list[WriteRequest]()
+        for request, outcome in zip(requests, outcomes, strict=True):
+            if outcome is None:
+                postponed.append(request)
+            elif isinstance(outcome, RequestError):
+                request.fail(outcome)
+            else:
+                for result in outcome:
+                    result.time = time_
+                request.succeed(outcome)
+        self._waiting.extendleft(reversed(postponed))
 
-def _timed(
-    committed: Committed[list[RequestOutcome]],
-) -> dict[WriteRequest, list[WriteResult] | RequestError]:
-    """Return the outcomes of a transaction; the results get the time of the commit."""
-    outcomes, time = committed
-    for _, outcome in outcomes:
-        for result in () if isinstance(outcome, RequestError) else outcome:
-            result.time = time
-    return dict(outcomes)
+    def _retry(self, request: WriteRequest, conflict: TransactionConflict) -> None:
+        """Try a request again in a transaction of its own, later if it had one."""
+        now = time.monotonic()
+        if request.retries_since is None:
+            request.retries_since = now
+        if now - request.retries_since > _RETRY_SECONDS:
+            reason = conflict.__cause__ or conflict
+            _log.error("A transaction conflicts for %g s: %s", _RETRY_SECONDS, reason)
+            request.fail(Unavailable())
+            return
+        if request.is_alone:
+            self._transactions.clean_up_if_stuck(request.retries_since)
+            request.retry_at = now + request.pause
+            request.pause = min(2 * request.pause, _LONGEST_PAUSE_SECONDS)
+        else:
+            request.pause = _PAUSE_SECONDS
+        request.is_alone = True
+        self._retries.append(request)

@@ -39,7 +39,7 @@ from registry.storage.writes.link_periods import LinkHistories
 from registry.storage.writes.unique_values import UniqueValues, invalid_fields
 from registry.storage.writes.write_requests import (
     RESULTS,
-    RequestOutcome,
+    Outcome,
     WriteRequest,
     WriteResult,
     new_result,
@@ -72,6 +72,8 @@ class UnitOfWork:
         self._values = UniqueValues(transaction, self.records)
         self._refusals = ErrorCollector()
         self._set_unique = set[RecordKey]()  # whose unique attributes are changed, but not stored
+        self._sealed = set[RecordKey]()  # those of the requests before
+        self._authors: dict[RecordKey, str | None] = {}  # of the changes, by record
         self._time = current_time()
         self._histories = LinkHistories(graph, counters, self.records, self._time)
 
@@ -159,27 +161,45 @@ class UnitOfWork:
             self.records.load(resource.type, some)
         return records
 
-    async def apply(self, request: WriteRequest) -> list[WriteResult]:
+    async def apply(self, request: WriteRequest) -> Outcome:
         """Apply the writes of a request in order; return the result of each, without a time.
 
-        Raises RequestError: IdempotencyKeyReused, PreconditionFailed, or all errors of the request
+        Returns an error: IdempotencyKeyReused, PreconditionFailed, or all errors of the request
         among InvalidField, ValueTaken, and NotFound for each resource or target of a linkage that
-        does not exist. Then nothing is applied.
+        does not exist; or None if it cannot follow the requests before. Then nothing is applied.
         """
         self.records.savepoint(request.author)
-        if request.key and (stored := self.records.get(request.key.record)):
-            return replayed(request.key, stored, request.sent)
         try:
+            if request.key and (stored := self.records.get(request.key.record)):
+                return replayed(request.key, stored, request.sent)
             results = await self._apply_all(request)
             await self._histories.add_request(request.author)
-        except RequestError:
+        except RequestError as error:
             self.records.undo()
-            raise
+            return error
+        if results is None or not self._can_follow(request):
+            self.records.undo()
+            return None
         if request.key:
             self.records.replace(request.key.record, new_result(request.key, results))
         return results
 
-    async def flush(self, outcomes: Sequence[RequestOutcome]) -> None:
+    def _can_follow(self, request: WriteRequest) -> bool:
+        """Whether what a request has changed can be stored together with the requests before.
+
+        The change feed shows one author for the changes of a record in a transaction; and of unique
+        attributes, only the values that are stored in the end are compared.
+        """
+        changed, author = self.records.before_request().keys(), request.author
+        if changed & self._sealed:
+            return False
+        if any(self._authors.get(key, author) != author for key in changed):
+            return False
+        self._authors.update(dict.fromkeys(changed, author))
+        self._sealed |= self._set_unique
+        return True
+
+    async def flush(self, requests: Sequence[WriteRequest], outcomes: Sequence[Outcome]) -> None:
         """Store what requests with these outcomes have changed.
 
         Raises ResultTooLarge; of a single request also IdTaken, or ValueTaken for a value
@@ -191,24 +211,24 @@ class UnitOfWork:
             try:
                 await store(self._transaction, resource, own)
             except WriteRejected as rejected:
-                ((_, results), *others) = outcomes
-                if others:
+                if len(requests) > 1:
                     raise
-                writes = [] if isinstance(results, RequestError) else [one.write for one in results]
+                results = outcomes[0] if isinstance(outcomes[0], list) else []
+                writes = [result.write for result in results]
                 raise rejection(writes, resource, rejected) from None
         try:
             stored = [one.after for one in changes if one.key[0] == RESULTS and one.after]
             await self._transaction.insert(RESULTS, stored)
         except DocumentTooLarge as error:
-            if len(outcomes) > 1:
+            if len(requests) > 1:
                 raise TransactionConflict from error
             raise ResultTooLarge from error
 
-    async def _apply_all(self, request: WriteRequest) -> list[WriteResult]:
-        """Apply the writes of a request; as `apply`.
+    async def _apply_all(self, request: WriteRequest) -> list[WriteResult] | None:
+        """Apply the writes of a request; raises what `apply` returns.
 
         Ids of what merging creates are allocated outside of the thread that applies. If a part of
-        the writes has to be stored before the others, the request runs alone.
+        the writes has to be stored before the others, the request waits, and runs alone.
         """
         writes, results = request.writes, list[WriteResult]()
         self._set_unique.clear()
@@ -222,8 +242,9 @@ class UnitOfWork:
                 ids |= await self._counters.assign(following, merging=True)
             elif following:
                 if not request.is_alone:
-                    raise TransactionConflict
-                await self.flush([(request, results)])
+                    request.is_alone = True
+                    return None
+                await self.flush([request], [results])
                 self._set_unique.clear()
         return results
 

@@ -5,9 +5,11 @@ request with the same key that another process executes at the same time conflic
 transaction, is repeated, and then finds the result.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from time import perf_counter
 from typing import TypeAlias
 
 from bson.timestamp import Timestamp
@@ -19,7 +21,6 @@ from registry.model.record import Record
 from registry.storage.mongo.mongo_client import Database
 from registry.storage.records import visible_fields
 from registry.storage.writes.identity_map import RecordKey
-from registry.storage.writes.unique_values import unique_key
 
 _MAX_SMALL = 100
 """Resources that a small request names. A larger one runs alone, as it would delay its group."""
@@ -58,9 +59,9 @@ class WriteResult:
 
     record: as the write has left it; of a deleted resource, the last one. is_changed: whether the
     write has changed it. time: that of the commit; a snapshot at this time shows the result of the
-    write, and if it `shows_related`, that of no later write to its resource. is_replayed: whether
-    an earlier request with the same idempotency key has written it; the record of an operation
-    without a result then has only an id.
+    write, or that of a later one in the same transaction. is_replayed: whether an earlier request
+    with the same idempotency key has written it; the record of an operation without a result then
+    has only an id.
     """
 
     write: Write
@@ -74,11 +75,28 @@ class WriteRequest:
     """The writes of one request, which succeed or fail together.
 
     sent: with placeholders. writes: with the ids that replace them, unless it merges. key: that
-    under which the results are stored. rolls_back: whether nothing is stored in the end. records:
-    those that it is known to write, or to refer to, and what stands for values of unique
-    attributes. size: the number of resources that it names. is_alone: whether it has a transaction
-    of its own.
+    under which the results are stored. rolls_back: whether nothing is stored in the end. size: the
+    number of resources that it names. is_alone: whether it has a transaction of its own. done: its
+    results, or why there are none. arrived: when, in seconds of `time.perf_counter`. retries_since,
+    retry_at: since when it is tried again alone and when next, in seconds of `time.monotonic`.
+    pause: the seconds before the retry after that.
     """
+
+    __slots__ = (
+        "_on_end",
+        "arrived",
+        "author",
+        "done",
+        "is_alone",
+        "key",
+        "pause",
+        "retries_since",
+        "retry_at",
+        "rolls_back",
+        "sent",
+        "size",
+        "writes",
+    )
 
     def __init__(
         self,
@@ -87,45 +105,41 @@ class WriteRequest:
         key: IdempotencyKey | None = None,
         *,
         rolls_back: bool = False,
+        on_end: Callable[[], None],
     ) -> None:
         self.sent = sent
         self.writes = writes = [write.with_ids(ids) for write in sent] if ids else sent
+        self.author = sent[0].change.author
         self.key = key
         self.rolls_back = rolls_back
         self.size = sum(write.size for write in writes)
         self.is_alone = is_large(writes) or rolls_back
-        self.records: set[RecordKey] = set() if key is None else {key.record}
-        for write in writes:
-            if write.verb is not Verb.ADD and (write.target.id or 0) > 0:
-                self.records.add((write.resource.type, write.target.id))
-            for linkage in write.change.linkages:
-                target = linkage.relationship.target
-                self.records.update((target, id_) for id_ in linkage.ids if id_ > 0)
-            for name, value in write.unique_values.items():
-                key_of_value = unique_key(write.resource.attributes[name], value)
-                self.records.add((f"{write.resource.type}.{name}", key_of_value))
+        self.done: asyncio.Future[list[WriteResult]] = asyncio.get_running_loop().create_future()
+        self.arrived = perf_counter()
+        self.retries_since: float | None = None
+        self.retry_at = self.pause = 0.0
+        self._on_end = on_end
 
-    @property
-    def author(self) -> str | None:
-        """The id of the principal that sent it, None if it is not known."""
-        return self.writes[0].change.author
+    def succeed(self, results: list[WriteResult]) -> None:
+        """Pass the results to the caller, unless it has left."""
+        if not self.done.done():
+            self.done.set_result(results)
+        self.end()
+
+    def fail(self, error: Exception) -> None:
+        """Raise an error in the caller, unless it has left."""
+        if not self.done.done():
+            self.done.set_exception(error)
+        self.end()
+
+    def end(self) -> None:
+        """Tell that nothing more is done for the request, once."""
+        self._on_end()
 
 
-RequestOutcome: TypeAlias = tuple[WriteRequest, list[WriteResult] | RequestError]
-"""A request that was applied, with its results, or why it was refused."""
-
-
-def sealed(results: Sequence[WriteResult]) -> Set[RecordKey]:
-    """Return the records that no later request of its group may write.
-
-    Those whose state at the commit the response shows, and those whose unique attributes it sets:
-    only the values that are stored in the end are compared.
-    """
-    return {
-        (one.write.resource.type, one.write.target.id)
-        for one in results
-        if one.write.shows_related or one.write.sets_unique
-    }
+Outcome: TypeAlias = list[WriteResult] | RequestError | None
+"""What becomes of a request in a transaction: its results, why it is refused, or None if it has to
+wait for the next transaction."""
 
 
 def is_large(writes: Sequence[Write]) -> bool:

@@ -8,7 +8,7 @@ import pytest
 
 from registry.capacity import BatchLimits
 from registry.http.app_keys import GRAPH, REPOSITORY
-from registry.jsonapi.error_types import Unavailable
+from registry.jsonapi.error_types import QueryTimeout
 from registry.jsonapi.pagination import Key, NumberedPage, Window
 from registry.jsonapi.query import Query
 from registry.storage import Listing
@@ -77,10 +77,15 @@ async def test_closing_waits_for_batches_without_callers() -> None:
 async def test_an_error_of_a_batch_is_raised_to_its_callers_only() -> None:
     batches, batcher = held(9)
     tasks = await load(batcher, 1, 2)
-    batches.failure = Unavailable()
+    batches.failure = QueryTimeout(2)
+    batches.failure.__cause__ = OSError("the reason")
     batches.released.set()
     errors = await asyncio.gather(*tasks, return_exceptions=True)
-    assert [type(error) for error in errors] == [Unavailable, Unavailable]
+    assert [str(error) for error in errors] == [str(batches.failure)] * 2
+    for error in errors:
+        assert isinstance(error, QueryTimeout)
+        assert error.__cause__ is batches.failure.__cause__
+    assert len({id(error) for error in (*errors, batches.failure)}) == 3, "each has its own"
     batches.failure = None
     assert await batcher.load(3) == 30
 

@@ -128,7 +128,7 @@ class Batcher(Generic[_Key, _Result]):
         for (_, future, _), result in zip(batch, results, strict=True):
             if not future.done():
                 if isinstance(result, Exception):
-                    future.set_exception(result)
+                    future.set_exception(_copied(result))
                 else:
                     future.set_result(result)
         if len(self._queue) < self._limits.max_size:
@@ -178,6 +178,15 @@ class Coalescer(Generic[_Result]):
                 is_cancellable=True,
             )
         return await self._batchers[key].load(fetch)
+
+
+def _copied(error: Exception) -> Exception:
+    """Return an error for one caller: in a shared one, the tracebacks of all would gather."""
+    own = error.__class__.__new__(error.__class__, *error.args)  # not every __init__ takes these
+    own.__dict__.update(error.__dict__)
+    own.__cause__, own.__context__ = error.__cause__, error.__context__
+    own.__suppress_context__ = error.__suppress_context__
+    return own.with_traceback(error.__traceback__)
 
 
 def _cancel_without(callers: Sequence[asyncio.Future[Any]]) -> None:

@@ -20,6 +20,7 @@ from registry.client.transport import (
     Resource,
     ResourceChange,
     Transport,
+    is_temporary,
     json_text,
     linked_resources,
     member,
@@ -46,10 +47,14 @@ class Client(Transport):
 
     Fields are attributes, and relationships: a resource, None, or a list of resources. All methods
     raise RegistryError if the service refuses a request or cannot be reached, and TypeError or
-    ValueError for what cannot be sent. Only `changes` waits for a service that is gone.
+    ValueError for what cannot be sent. Only `changes` waits for a service that is gone, if it has
+    responded before.
     """
 
-    _collections: Mapping[str, str] = {}  # the last parts of their paths, by type
+    def __init__(self, url: str, token: str | None = None) -> None:
+        super().__init__(url, token)
+        self._collections: Mapping[str, str] = {}  # the last parts of their paths, by type
+        self._are_relationships: dict[str, bool] = {}  # by the paths that relationships would have
 
     async def create(self, type_name: str, /, **fields: Any) -> Resource:
         """Create a resource. Raises Conflict if a unique value is taken."""
@@ -146,15 +151,18 @@ class Client(Transport):
         """
         headers: Headers = {hdrs.ACCEPT: protocol.EVENT_STREAM, protocol.LAST_EVENT_ID: after}
         query = [("filter[type]", _joined(types))] if types else []
+        has_responded = False
         while True:
             pause = _PAUSE
             try:
                 async with aclosing(self.download("changes", headers, query)) as pieces:
                     async for position, changes in _transactions(pieces):
+                        has_responded = True
                         yield position, changes
                         headers = {**headers, protocol.LAST_EVENT_ID: position}
             except RegistryError as error:
-                if not self._is_temporary(error):
+                is_known = has_responded or error.retry_after is not None
+                if not (is_known and is_temporary(error)):
                     raise
                 pause = max(pause, error.retry_after or 0)
             await asyncio.sleep(pause)
@@ -220,19 +228,23 @@ class Client(Transport):
         """Return whether a field is a relationship; of None, unless it was read, ask the service.
 
         It tells by the methods of a path: only the OpenAPI document, which is large, has names.
+        The service is asked once for each name.
         """
         if value is not None or name in resource.attributes:
             return isinstance(value, Resource | list | tuple)
         if name in resource.related:
             return True
         path = await self._path(resource.type, "1", "relationships", name)
-        try:
-            await self.send(hdrs.METH_OPTIONS, path)
-        except RegistryError as error:
-            if error.status != 404:
-                raise
-            return False
-        return True
+        if path not in self._are_relationships:
+            try:
+                await self.send(hdrs.METH_OPTIONS, path)
+            except RegistryError as error:
+                if error.status != 404:
+                    raise
+                self._are_relationships[path] = False
+            else:
+                self._are_relationships[path] = True
+        return self._are_relationships[path]
 
     async def _path(self, type_name: str, *below: str) -> str:
         """Return a path in a collection, relative to the base URL."""

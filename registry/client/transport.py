@@ -62,7 +62,9 @@ class Resource:
 
     def __getattr__(self, name: str) -> Any:
         """Return what a relationship leads to. Raises AttributeError if it was not read."""
-        if name.startswith("_") or name not in self.related:
+        if name in Resource.__slots__ or name.startswith("_"):
+            raise AttributeError(name)  # copy and pickle ask for them before any field is set
+        if name not in self.related:
             raise AttributeError(f"{self.type} {self.id} was read without {name!r}: see `include`")
         return self.related[name]
 
@@ -189,8 +191,7 @@ def resource_change(text: bytes, position: str) -> ResourceChange:
 class Transport:
     """Sends requests to the service at a base URL; all methods raise RegistryError.
 
-    A request without a response, or refused for the moment, is repeated for some seconds if the
-    service has responded before, or says when to repeat it.
+    A request without a response, or refused for the moment, is repeated for some seconds.
     """
 
     def __init__(self, url: str, token: str | None = None) -> None:
@@ -200,7 +201,6 @@ class Transport:
         if token:
             self._headers[hdrs.AUTHORIZATION] = f"Bearer {token}"
         self._session: ClientSession | None = None
-        self._has_responded = False
 
     async def __aenter__(self) -> Self:
         self._session = ClientSession(self._url, headers=self._headers, json_serialize=json_text)
@@ -229,7 +229,7 @@ class Transport:
                 if is_begun:
                     reason = f"the service ended its response to /{path} early: see its log"
                     raise RegistryError(reason) from None
-                await self._wait(error, delay)
+                await _wait(error, delay)
 
     async def send(
         self,
@@ -252,7 +252,7 @@ class Transport:
                     document = await _document(path, response)
                 break
             except RegistryError as error:
-                await self._wait(error, delay)
+                await _wait(error, delay)
         applied = response.headers.get(protocol.PREFERENCE_APPLIED, "").split(", ")
         preferred = headers.get(protocol.PREFER)
         if preferred and not {*preferred.split(", ")} <= {*applied}:
@@ -279,7 +279,6 @@ class Transport:
         }
         try:
             async with self._session.request(method, path, **options) as response:
-                self._has_responded |= response.status != 503
                 expected = accepted or protocol.MEDIA_TYPE
                 if response.status != 204 and response.content_type != expected:
                     await _document(path, response)  # raises the error for a refusal
@@ -293,17 +292,18 @@ class Transport:
             reason, advice = " ".join(str(error).split()), "is it running, is the URL correct?"
             raise RegistryError(f"cannot reach the service ({advice}): {reason}") from None
 
-    async def _wait(self, error: RegistryError, delay: float | None) -> None:
-        """Wait before a request is repeated; raise the error if it is not repeated any more."""
-        after = error.retry_after or 0
-        if delay is None or after > _MAX_DELAY or not self._is_temporary(error):
-            raise error
-        await asyncio.sleep(max(delay, after))
 
-    def _is_temporary(self, error: RegistryError) -> bool:
-        """Return whether this is an error of a known service that may respond again."""
-        is_known = self._has_responded or error.retry_after is not None
-        return is_known and error.status in {None, 503} and error.code != "disk_full"
+def is_temporary(error: RegistryError) -> bool:
+    """Return whether the service may respond to the same request later."""
+    return error.status in {None, 503} and error.code != "disk_full"
+
+
+async def _wait(error: RegistryError, delay: float | None) -> None:
+    """Wait before a request is repeated; raise the error if it is not repeated any more."""
+    after = error.retry_after or 0
+    if delay is None or after > _MAX_DELAY or not is_temporary(error):
+        raise error
+    await asyncio.sleep(max(delay, after))
 
 
 def base_url(text: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from registry.client import Client, RegistryError, transport
+from registry.client import Client, RegistryError, registry_client, transport
 
 ENTRY = {"meta": {"collections": {"person": "http://elsewhere.example/a/persons"}}}
 LINKED = {"type": "person", "id": "1", "relationships": {"computers": {"data": 5}}}
@@ -108,7 +108,7 @@ async def names(registry: Client) -> list[str]:
         ([response({"errors": [5]}, status=500)], "/ failed with status 500"),
         ([response({}, "Retry-After: 3600", status=503)], "/ failed with status 503"),
         ([response({}, "Retry-After: 0", status=503)] * 3, "/ failed with status 503"),
-        ([b"", b""], "cannot reach the service"),  # aiohttp repeats a GET once
+        ([b""] * 6, "cannot reach the service"),  # aiohttp repeats each GET once
         ([response(ENTRY)] + [response({"data": []}, length=99)] * 3, "cannot reach the service"),
     ],
 )
@@ -133,6 +133,28 @@ async def test_interrupted_and_temporarily_refused_reads_are_repeated(
     assert [one async for one in registry.download("x", CSV, ())] == [b"a\r\n"]
     with pytest.raises(RegistryError, match="not a registry: the response of /x is not text/csv"):
         await anext(registry.download("x", CSV, ()))
+
+
+async def test_the_first_request_of_a_client_is_repeated(
+    serve: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry_client, "_PAUSE", 0)
+    refused, page = response({}, status=503), response({"data": [PERSON]})
+    _, registry = await serve(refused, response(ENTRY), page)
+    assert await names(registry) == ["Hopper"]
+    event = b'id: 1\ndata: {"op": "add", "data": {"type": "person", "id": "1"}}\n\n'
+    feed = response(event, FEED)
+    _, registry = await serve(refused, refused, feed)
+    assert (await anext(registry.changes())).resource.id == "1"
+
+
+async def test_whether_a_name_is_a_relationship_is_asked_once(serve: Callable[..., Any]) -> None:
+    created, unknown = response({"data": PERSON}, status=201), response({}, status=404)
+    script, registry = await serve(response(ENTRY), unknown, created, created)
+    for _ in range(2):
+        await registry.create("person", last_name="Hopper", email=None)
+    methods = [request.split()[0] for request in script.requests]
+    assert methods == ["GET", "OPTIONS", "POST", "POST"]
 
 
 async def test_an_unresponsive_server_is_given_up(

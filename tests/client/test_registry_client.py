@@ -1,10 +1,12 @@
 """The client for Python beside a real service."""
 
 import asyncio
+import copy
 import os
+import pickle
 import re
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -93,6 +95,22 @@ async def test_resources_lead_to_included_ones(registry: Client, ada: Resource) 
         _ = first.owner.computers
     with pytest.raises(KeyError):
         _ = first["model"]
+
+
+@pytest.mark.parametrize(
+    "duplicate",
+    [copy.copy, copy.deepcopy, lambda resource: pickle.loads(pickle.dumps(resource))],  # noqa: S301 - its own
+)
+async def test_resources_can_be_copied_and_pickled(
+    duplicate: Callable[[Resource], Resource], registry: Client, ada: Resource
+) -> None:
+    read = await registry.get("person", ada.id, include="computers")
+    copied = duplicate(read)
+    assert copied is not read
+    assert (copied, copied.attributes, copied.etag) == (read, read.attributes, read.etag)
+    assert copied.computers == read.computers
+    with pytest.raises(AttributeError, match="without 'assignments'"):
+        _ = copied.assignments
 
 
 @pytest.mark.parametrize(

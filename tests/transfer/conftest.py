@@ -37,6 +37,7 @@ def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> R
     """Run a command in a thread, as starting a process takes longer than most commands."""
     monkeypatch.setattr(signal, "signal", lambda *_: None)  # which threads cannot call
     monkeypatch.setattr("registry.commands.import_.LINE_SECONDS", float("inf"))
+    monkeypatch.setattr("registry.client.transport.DELAYS", (0.01, 0.01))  # in place of 15 s
 
     def run_command(command: str, *arguments: str | Path) -> int:
         try:

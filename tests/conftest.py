@@ -27,7 +27,6 @@ from registry.http.server import Runner
 from registry.model.resource_type import ResourceType
 from registry.mongod import embedded
 from registry.settings import Settings
-from registry.storage import maintenance
 from registry.storage.tokens import Token, Tokens
 from registry.testing import Databases, data_directory, new_name, prepare
 from tests.mongods import client_of
@@ -49,7 +48,7 @@ LONGEST = (
     *("tests/storage/test_consistency", "tests/storage/test_embedded", "tests/api/test_paging"),
     *("tests/storage/test_overload", "tests/api/test_conditional", "tests/system/test_transfer"),
     *("tests/storage/test_lost_connections", "tests/api/test_streaming"),
-    *("tests/system/test_workers", "tests/storage/test_text_search"),
+    "tests/system/test_workers",
 )
 """The files that take the longest, in the order in which they begin: those that mostly wait run
 beside those that need a core."""
@@ -168,16 +167,12 @@ async def database(mongodb_uri: str, settings: Settings) -> AsyncIterator[Databa
 
 
 @pytest.fixture
-def serve(
-    settings: Settings, aiohttp_client: AiohttpClient, monkeypatch: pytest.MonkeyPatch
-) -> Serve:
+def serve(settings: Settings, aiohttp_client: AiohttpClient) -> Serve:
     """A function that starts the service, with other resource types or settings if given.
 
     catch_up: whether to wait until it has completed the work of its start. capacity: fields of its
     Capacity that differ from what follows from the settings.
     """
-    # Its commands would be among those of the requests.
-    monkeypatch.setattr(maintenance, "_INDEXING_SECONDS", 3_600.0)
 
     async def start(
         resources: tuple[ResourceType, ...] | None = None,

@@ -21,7 +21,7 @@ LAYERS = [
 STORAGE_LAYERS = [
     {"errors", "bulkheads", "records"},
     {"mongo"},
-    {"schema", "text_blocks"},
+    {"schema"},
     {"reads"},
     {"writes"},
     {"maintenance"},

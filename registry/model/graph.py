@@ -18,13 +18,13 @@ from registry.model.implicit_attributes import (
     CopiedText,
     PeriodBound,
 )
-from registry.model.record import ID, LAST_WRITE, TEXT_BLOCK, VERSION
+from registry.model.record import ID, LAST_WRITE, VERSION
 from registry.model.resource_type import History, Link, Relationship, ResourceType
 
 _MEMBER_NAME = re.compile(r"[a-z]([a-z0-9_]{0,61}[a-z0-9])?")
 
 _MEMBERS = ("attributes", "data", "errors", "id", "included", "jsonapi", "lid", "links", "meta")
-_RESERVED = {*_MEMBERS, "relationships", "type", *AUTHORSHIP, VERSION, LAST_WRITE, TEXT_BLOCK}
+_RESERVED = {*_MEMBERS, "relationships", "type", *AUTHORSHIP, VERSION, LAST_WRITE}
 """Members of JSON:API documents, and what every type or record has."""
 
 _MAX_TYPES = 50

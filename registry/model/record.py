@@ -25,12 +25,6 @@ LAST_WRITE = "last_write"
 """The stored field with version and author, such as `3 ci`, of the last write with a known author;
 never returned. It changes with each such write, so a change stream shows every author."""
 
-TEXT_BLOCK = "text_block"
-"""The stored field with the id of the text block that has the texts of the record; never returned.
-
-Missing or null if no block has them as they are now.
-"""
-
 
 def version_of(record: Record) -> int:
     """Return the version of a record, 0 if an external writer has left it unset."""

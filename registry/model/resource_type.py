@@ -9,7 +9,7 @@ from marshmallow import Schema, ValidationError, missing
 
 from registry.model.attributes import Attribute, ComputedText, DateTime, Integer
 from registry.model.implicit_attributes import AT, AUTHORSHIP, SINCE, CopiedText, Moment, ResourceId
-from registry.model.record import ID, TEXT_BLOCK, VERSION, Record
+from registry.model.record import ID, VERSION, Record
 
 SchemaClass: TypeAlias = type[Schema]  # within `ResourceType`, `type` is a field
 
@@ -215,8 +215,7 @@ class ResourceType:
         for link in self.links:
             if link.history:
                 tracking |= {link.period_field: Integer(), link.changed_field: DateTime()}
-        internal = {VERSION: Integer(), TEXT_BLOCK: Integer()}
-        return {**stored, **tracking, **internal, **self.hidden}
+        return {**stored, **tracking, VERSION: Integer(), **self.hidden}
 
     @cached_property
     def fieldset_names(self) -> frozenset[str]:

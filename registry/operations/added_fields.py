@@ -19,14 +19,13 @@ from pymongo.errors import PyMongoError
 from registry.jsonapi.error_objects import RequestError
 from registry.model.attributes import Enumeration
 from registry.model.graph import DeclarationPath, Graph, tracked_links
-from registry.model.record import ID, TEXT_BLOCK, Record
+from registry.model.record import ID, Record
 from registry.model.resource_type import Link, ResourceType
 from registry.operations.consistency import Report, RuleReport, check
 from registry.operations.rules import PeriodsAreRight, RecordsAreValid, Rule, TargetsExist
 from registry.program import StartError
 from registry.resources.types_file import TypesFile, history_type
 from registry.storage.mongo.mongo_client import Database, SnapshotExpired, require_complete
-from registry.storage.records import searched_names
 from registry.storage.schema import complete, drop_index, prepare_unique_indexes, prepare_validators
 
 _DECLARED, _HIDDEN, _COLLECTION = "declared", "hidden", "collection"
@@ -176,18 +175,12 @@ class AddedFields:
 
     async def _complete_attribute(self, resource: ResourceType, name: str) -> None:
         attribute, collection = resource.attributes[name], self._database[resource.collection]
-        is_searched = name in searched_names(resource)
-        # As a change of the texts does.
-        outside = {TEXT_BLOCK: None} if is_searched else {}
-        with pymongo.timeout(_SECONDS):
-            if attribute.load_default not in {None, missing}:
+        if attribute.load_default not in {None, missing}:
+            with pymongo.timeout(_SECONDS):
                 absent = ["missing"] if attribute.nullable else ["missing", "null"]
                 lacking = {"$expr": {"$in": [{"$type": f"${name}"}, absent]}}
                 default = {name: {"$literal": attribute.load_default}}
-                await complete(collection, lacking, [{"$set": default | outside}])
-            if is_searched:  # blocks that were filled while it was hidden lack its texts
-                query = {name: {"$type": "string"}, TEXT_BLOCK: {"$gt": 0}}
-                await complete(collection, query, [{"$set": outside}])
+                await complete(collection, lacking, [{"$set": default}])
 
     async def _drop_hidden_indexes(self, resource: ResourceType) -> None:
         """Drop the indexes of what is no longer declared: their number is limited."""

@@ -17,12 +17,10 @@ from registry.operations.rules import (
     RecordsAreValid,
     Rule,
     TargetsExist,
-    TextsAreInBlocks,
     Violation,
 )
 from registry.storage.mongo.mongo_client import Database, snapshot_session
 from registry.storage.mongo.read_commands import SNAPSHOT_UNAVAILABLE
-from registry.storage.records import searched_names
 
 _MAX_LISTED = 20
 """Violations of one rule that a report lists."""
@@ -117,8 +115,6 @@ def _rules(database: Database, graph: Graph) -> Iterator[Rule]:
         for tracked in tracked_links(graph):
             if tracked.source is resource:
                 yield PeriodsAreRight(database, tracked, graph)
-        if searched_names(resource):
-            yield TextsAreInBlocks(database, resource)
 
 
 async def forget(

@@ -8,8 +8,6 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import groupby
-from operator import itemgetter
 from typing import Any
 
 import bson
@@ -21,16 +19,14 @@ from pymongo.errors import OperationFailure
 from registry.model.attributes import Attribute
 from registry.model.graph import Graph, TrackedLink, tracked_links
 from registry.model.implicit_attributes import SINCE, UNTIL
-from registry.model.record import ID, TEXT_BLOCK, VERSION, Record
+from registry.model.record import ID, VERSION, Record
 from registry.model.resource_type import Link, ResourceType
 from registry.storage.mongo.mongo_client import Database
 from registry.storage.records import (
     NEXT_VERSION,
     invalid_fields,
     recompute,
-    searched_names,
 )
-from registry.storage.text_blocks import NO_BLOCK, collection_of, lacking
 from registry.storage.writes.id_allocation import greatest_id
 from registry.storage.writes.link_periods import (
     HAS_BOUNDS,
@@ -300,33 +296,6 @@ class TargetsExist(Rule):
         for tracked in tracked_links(self._graph):
             if tracked.link is self._link:
                 await PeriodsAreRight(self._database, tracked, self._graph).repair(violations)
-
-
-class TextsAreInBlocks(Rule):
-    """Text search finds every record: the text block that it names exists and has its texts.
-
-    Blocks may have outdated texts beside them, which searches skip.
-    """
-
-    async def violations(self, session: AsyncIOMotorClientSession) -> AsyncIterator[Violation]:
-        """Yield the records that a search would not find."""
-        blocks = self._database[collection_of(self._resource)]
-        query: Record = {TEXT_BLOCK: {"$nin": [None, NO_BLOCK]}}
-        texts = searched_names(self._resource)
-        async for records in scan(self._records, query, (TEXT_BLOCK, ID), session, texts):
-            for number, members in groupby(records, itemgetter(TEXT_BLOCK)):
-                block = await blocks.find_one({ID: {"$eq": number}}, session=session)
-                reason = f"its texts are not in the text block {shown(number)}"
-                for record in lacking(self._resource, block, [*members]) if block else members:
-                    yield Violation(self._resource.collection, record[ID], reason, number)
-
-    async def repair(self, violations: Sequence[Violation]) -> None:
-        """Take the records out of their blocks: searches then compare them one by one."""
-        query = {
-            ID: {"$in": [one.id for one in violations]},
-            TEXT_BLOCK: {"$in": [one.value for one in violations]},
-        }
-        await self._records.update_many(query, {"$set": {TEXT_BLOCK: None}})
 
 
 def _refusal(attribute: Attribute, value: Any) -> str | None:

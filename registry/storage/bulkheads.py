@@ -161,8 +161,3 @@ class Bulkheads:
         """Let the metrics of this process show these bulkheads."""
         for field in fields(self):
             getattr(self, field.name).expose()
-
-    @property
-    def are_idle(self) -> bool:
-        """Whether no operation on the database is in progress."""
-        return all(getattr(self, name).is_idle for name in _DATABASE)

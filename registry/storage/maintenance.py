@@ -11,30 +11,24 @@ from registry.jsonapi.error_objects import RequestError
 from registry.jsonapi.filtering import filtered_fields
 from registry.jsonapi.query import Query
 from registry.model.graph import Graph
-from registry.model.record import ID
 from registry.model.resource_type import ResourceType
-from registry.storage.bulkheads import Bulkheads
 from registry.storage.errors import translated_errors
 from registry.storage.mongo.batching import Coalescer
 from registry.storage.mongo.mongo_client import Database
-from registry.storage.records import recompute, searched_names
+from registry.storage.records import recompute
 from registry.storage.schema import build_indexes, complete
-from registry.storage.text_blocks import TextIndexing, collection_of
 
 _log = logging.getLogger("registry")
 
 _MAX_SMALL_RECORDS = 10_000
 """Records of a collection that is completed before the service starts, in less than a second."""
 
-_INDEXING_SECONDS = 5.0
-"""How often records outside text blocks are looked for, which takes about a millisecond."""
-
 _RETRY_SECONDS = 30.0
 """The pause after an error; the data are complete but slower to query."""
 
 
 class Maintenance:
-    """Indexes, missing computed fields, periods of links, and text blocks.
+    """Indexes, missing computed fields, and periods of links.
 
     Progress is recorded in the data alone, so that any process can continue the work of another.
     unindexed: gets the types whose indexes are not complete. insert_periods: insert the missing
@@ -45,7 +39,6 @@ class Maintenance:
         self,
         database: Database,
         graph: Graph,
-        bulkheads: Bulkheads,
         unindexed: set[str],
         insert_periods: Sequence[Callable[[], Awaitable[None]]],
     ) -> None:
@@ -54,11 +47,6 @@ class Maintenance:
         self._insert_periods = insert_periods
         self._recomputations = Coalescer[None]("recomputations")
         self._unindexed = unindexed
-        self._text_indexing = {
-            name: TextIndexing(resource, database, bulkheads)
-            for name, resource in graph.items()
-            if searched_names(resource)
-        }
         self._large: list[ResourceType] = []
         self._task: asyncio.Task[None] | None = None
         self._has_caught_up = asyncio.Event()
@@ -73,10 +61,6 @@ class Maintenance:
             else:
                 self._large.append(resource)
                 self._unindexed.add(resource.type)
-        for name in self._text_indexing:
-            # Otherwise a snapshot could be older than the collection. Unlike the command `create`,
-            # this does not fail if another process has created it.
-            await self._database[collection_of(self._graph[name])].create_index(ID)
         self._task = asyncio.create_task(self._run())
 
     async def catch_up(self) -> None:
@@ -121,11 +105,7 @@ class Maintenance:
             await self._retry(partial(self._recompute_missing, resource))
         for insert in self._insert_periods:
             await self._retry(insert)
-        while True:
-            for indexing in self._text_indexing.values():
-                await self._retry(indexing.index)
-            self._has_caught_up.set()
-            await asyncio.sleep(_INDEXING_SECONDS)
+        self._has_caught_up.set()
 
     async def _retry(self, work: Callable[[], Awaitable[None]]) -> None:
         """Do the work; log errors, and repeat it after each."""

@@ -17,12 +17,11 @@ from bson.int64 import Int64
 
 from registry.jsonapi.changes import Change
 from registry.jsonapi.error_types import InvalidRecord
-from registry.model.attributes import Attribute, ComputedText, Operator
+from registry.model.attributes import Attribute, ComputedText
 from registry.model.implicit_attributes import created
 from registry.model.record import (
     ID,
     MAX_VERSION,
-    TEXT_BLOCK,
     VERSION,
     LinkedIds,
     Record,
@@ -73,15 +72,6 @@ def tracked_fields(resource: ResourceType) -> tuple[str, ...]:
     return (*visible_fields(resource), *resource.tracking_fields)
 
 
-@lru_cache(maxsize=64)
-def searched_names(resource: ResourceType) -> tuple[str, ...]:
-    """Return the names of the attributes that filters search for substrings."""
-    attributes = resource.attributes.items()
-    return tuple(
-        name for name, one in attributes if Operator.CONTAINS in one.operators and one.is_indexed
-    )
-
-
 def projection(fields: Iterable[str]) -> dict[str, bool]:
     """Return the projection to these fields and the id; an empty one would return all fields."""
     return dict.fromkeys(("_id", *fields), True)
@@ -122,16 +112,11 @@ def foreign_keys(change: Change) -> dict[str, LinkedIds]:
 
 
 def changed_fields(resource: ResourceType, record: Record, values: Mapping[str, Any]) -> Record:
-    """Return the fields that these values change, with computed ones; empty if none changes.
-
-    A record whose texts change leaves its text block.
-    """
+    """Return the fields that these values change, with computed ones; empty if none changes."""
     fields = {name: value for name, value in values.items() if not is_same(value, record.get(name))}
     for name, text in resource.computed.items() if fields else ():
         if not fields.keys().isdisjoint(text.parts):
             fields[name] = text.compute({**record, **fields})
-    if not fields.keys().isdisjoint(searched_names(resource)):
-        fields[TEXT_BLOCK] = None
     return fields
 
 
@@ -144,7 +129,7 @@ def is_same(value: Any, stored: Any) -> bool:
 def recompute(resource: ResourceType) -> list[Stage]:
     """Return the update that sets the computed fields; empty for a type without any."""
     computed = {name: _concatenation(text.parts) for name, text in resource.computed.items()}
-    return [{"$set": {**computed, TEXT_BLOCK: None}}] if computed else []
+    return [{"$set": computed}] if computed else []
 
 
 def _concatenation(parts: tuple[str, ...]) -> Stage:

@@ -77,7 +77,6 @@ class Repository:
         self._maintenance = Maintenance(
             database,
             graph,
-            self.bulkheads,
             unindexed,
             [
                 LinkPeriods(database, self._transactions, self._counters, link).insert_missing
@@ -101,7 +100,7 @@ class Repository:
         await self._disk_space.watch(self._database.client)
 
     async def catch_up(self) -> None:
-        """Wait until the indexes and text blocks that `prepare` has found missing are complete."""
+        """Wait until the indexes that `prepare` has found missing are complete."""
         await self._maintenance.catch_up()
 
     async def close(self) -> None:

@@ -19,12 +19,12 @@ from pymongo.errors import DuplicateKeyError, OperationFailure
 
 from registry.model.attributes import Attribute
 from registry.model.graph import Graph
-from registry.model.record import ID, TEXT_BLOCK, Record
+from registry.model.record import ID, Record
 from registry.model.resource_type import ResourceType
 from registry.program import StartError
 from registry.storage.mongo.mongo_client import Database
 from registry.storage.mongo.read_commands import ReadCommands
-from registry.storage.records import Stage, record_schema, searched_names
+from registry.storage.records import Stage, record_schema
 
 _log = logging.getLogger("registry")
 
@@ -116,10 +116,8 @@ async def complete(
 
 async def build_indexes(database: Database, resource: ResourceType) -> None:
     """Build missing indexes for filters and sorts, each of a field and the id."""
-    fields = resource.indexed_fields - {ID}
-    if searched_names(resource):
-        fields |= {TEXT_BLOCK}
-    models = [IndexModel([(field, ASCENDING), (ID, ASCENDING)]) for field in sorted(fields)]
+    fields = sorted(resource.indexed_fields - {ID})
+    models = [IndexModel([(field, ASCENDING), (ID, ASCENDING)]) for field in fields]
     existing = await database[resource.collection].index_information()
     # MongoDB refuses to build the same index under another name.
     named = [

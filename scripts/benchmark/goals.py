@@ -54,9 +54,6 @@ _MAX_LATENCIES_AT_SCALE = (
 )
 """For each workload, its median latency on one connection as a maximum multiple of another's."""
 
-_MAX_SEARCH = 50.0
-"""The median latency in milliseconds, on one connection, of a search for text that few have."""
-
 _MIN_RATE_UNDER_OVERLOAD = 0.9
 """The rate on OVERLOAD connections, as a share of that on BUSY ones."""
 
@@ -142,10 +139,6 @@ def _latencies_at_scale(results: Results, size: str) -> Iterator[Goal]:
         ratio = p50[name] / p50[other]
         text = f"{size}: {GROWTH_TITLES[name]}: p50 / {GROWTH_TITLES[other]}"
         yield Goal(text, f"≤ {maximum:g}", f"{ratio:.2f}", ratio <= maximum)
-    milliseconds = p50["contains"]
-    text = f"{size}: {GROWTH_TITLES['contains']}: p50"
-    reached = milliseconds < _MAX_SEARCH
-    yield Goal(text, f"< {_MAX_SEARCH:g} ms", f"{milliseconds:.1f} ms", reached)
 
 
 def _overloads(results: Results) -> Iterator[Goal]:

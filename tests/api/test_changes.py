@@ -171,7 +171,7 @@ async def test_the_feed_has_no_hidden_or_internal_fields(api: Api, database: Dat
     ada = int(await api.person("Ada"))
     async with following(api) as feed:
         for values in (
-            *({"password": "secret"}, {"version": 99}, {"text_block": 5}, {"full_name": "Ada"}),
+            *({"password": "secret"}, {"version": 99}, {"full_name": "Ada"}),
             *({"unknown": 1}, {"updated_at": "2026-02-28T12:30:00.000Z"}),
         ):
             await database.persons.update_one({"_id": ada}, {"$set": values})

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from registry import compound
 from registry.settings import Settings
-from registry.storage import text_blocks
 from registry.storage.mongo.read_commands import ReadCommands, ReadResult
 from registry.storage.reads import listings, related_reads
 from tests.conftest import Serve
@@ -41,13 +40,8 @@ def number_of_related(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
 
 
 @pytest.fixture
-async def stored(api: Api, database: Database, monkeypatch: pytest.MonkeyPatch) -> Model:
-    """Persons with several computers or none; some lack an e-mail, as after external writes.
-
-    The texts of most are in blocks.
-    """
-    monkeypatch.setattr(text_blocks, "BLOCK_SIZE", 7)
-    monkeypatch.setattr(text_blocks, "_MIN_MEMBERS", 3)
+async def stored(api: Api, database: Database) -> Model:
+    """Persons with several computers or none; some lack an e-mail, as after external writes."""
     rng, model = random.Random(4), Model()  # noqa: S311 - the same resources in each run
     for id_ in range(1, 41):
         names = {name: rng.choice(strategies.TEXTS) for name in ("first_name", "last_name")}
@@ -60,9 +54,6 @@ async def stored(api: Api, database: Database, monkeypatch: pytest.MonkeyPatch) 
         model.create(("computer", id_), {"serial": serial})
         model.replace(("computer", id_), [owner] if owner else [])
     await api.get("/persons?sort=full_name&page[size]=1")  # stores the full names
-    for indexing in api.repository._maintenance._text_indexing.values():
-        await indexing.index()
-    assert await database["persons.text_blocks"].count_documents({}) == 40 // 7
     return model
 
 

@@ -96,7 +96,7 @@ INVALID: list[tuple[str, int | None, str]] = [
     ('[computer.x]\ntype = "text"\nuniqu = true', 3, "no option 'uniqu'"),
     *(
         (f'[computer]\n"{name}" = "text"', 2, f"`{name}` of computer is not a valid name: it")
-        for name in ("id", "type", "links", "meta", "lid", "version", "text_block", *AUTHORSHIP)
+        for name in ("id", "type", "links", "meta", "lid", "version", *AUTHORSHIP)
     ),
     *(
         (f'[computer]\n"{name}" = "text"', 2, f"`{name}` of computer is not a valid name: use")

@@ -12,7 +12,6 @@ from registry.operations.consistency import check
 from registry.program import StartError
 from registry.resources.types_file import TypesFile, digest_of_types
 from registry.settings import Settings
-from registry.storage.text_blocks import BLOCK_SIZE
 from tests.conftest import Serve
 from tests.support import Api, Database, new, to_one
 
@@ -79,24 +78,6 @@ async def test_stored_records_get_the_defaults_of_new_attributes(
         text = str(value).lower() if value is False else value
         assert (await api.get(f"/computers?filter[{name}]={text}")).ids == [old, added], name
     assert (await api.get("/computers?sort=-status,-id")).ids == [added, old]
-    assert await violations(api, database) == []
-
-
-async def test_a_search_finds_texts_stored_before_it_knew_their_attribute(
-    restart: Restart, database: Database
-) -> None:
-    api = await restart('[computer]\nmodel = "text"')
-    await api.create(new("computer", serial="A", model="ThinkPad"))
-    more = {"created_at": "2026-01-01T00:00:00.000Z", "updated_at": "2026-01-01T00:00:00.000Z"}
-    await database.computers.insert_many(
-        {"_id": id_, "serial": f"S{id_}", **more} for id_ in range(2, BLOCK_SIZE + 1)
-    )
-    await database.computers.update_many({}, {"$set": more})
-    api = await restart('[person]\nnote = "text"')
-    assert await database.computers.count_documents({"text_block": {"$gt": 0}}) == BLOCK_SIZE
-    api = await restart('[computer]\nmodel = "text"\nnote = {type = "text", default = "new"}')
-    for query in ("model][contains]=pad", "note][contains]=EW"):
-        assert "1" in (await api.get(f"/computers?filter[{query}")).ids
     assert await violations(api, database) == []
 
 

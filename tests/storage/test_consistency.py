@@ -13,12 +13,10 @@ from registry.commands.database import check as check_command
 from registry.model.graph import Graph
 from registry.model.implicit_attributes import LASTING
 from registry.operations.consistency import Report, check
-from registry.operations.rules import TargetsExist, TextsAreInBlocks, Violation
+from registry.operations.rules import TargetsExist, Violation
 from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.storage.mongo.read_commands import SNAPSHOT_UNAVAILABLE
-from registry.storage.text_blocks import BLOCK_SIZE
-from tests.conftest import Serve
 from tests.mongods import mongod_with_fail_points
 from tests.support import Api, Database, new
 
@@ -73,7 +71,6 @@ BROKEN: Sequence[tuple[Break, *tuple[str, ...]]] = [
         set_in("persons", 2, full_name="Somebody Else"),
         "persons/2: full_name does not follow from first_name, last_name",
     ),
-    (set_in("computers", 1, text_block=7), "computers/1: its texts are not in the text block 7"),
     (set_in("computers", 2, person=1), "computers/2: owner has no assignment"),
     (set_in("computers", 1, person=None), "computers/1: assignment 1 is in force without a link"),
     (
@@ -102,9 +99,7 @@ ACCEPTED: Mapping[str, Break] = {
     "a version that is missing": unset_in("persons", 1, "version"),
     "a computed attribute that is missing": unset_in("persons", 2, "full_name"),
     "a computed attribute that is null": set_in("persons", 2, full_name=None),
-    "authorship and a text block that are null": set_in(
-        "persons", 3, created_at=None, text_block=None, email=None
-    ),
+    "authorship that is null": set_in("persons", 3, created_at=None, email=None),
 }
 
 
@@ -174,7 +169,6 @@ async def test_a_value_that_no_request_may_set_is_reported(
     small: Database, fields: dict[str, Any], line: str
 ) -> None:
     await small.persons.update_one({"_id": 2}, {"$set": fields, "$unset": {"full_name": ""}})
-    await small.persons.update_one({"_id": 2}, {"$set": {"text_block": None}})
     (found,) = lines(await check(small, GRAPH, repair=True))
     assert found.startswith(f"persons/2: {line}")
     assert lines(await check(small, GRAPH)) == [found]
@@ -194,72 +188,18 @@ async def test_many_violations_are_counted_and_the_first_are_listed(small: Datab
     assert (await check(small, GRAPH)).total == 0
 
 
-@pytest.fixture
-async def in_blocks(serve: Serve, database: Database) -> Database:
-    """A database with two full text blocks of computers."""
-    await database.computers.insert_many(
-        {"_id": id_, "serial": f"SN-{id_}", "version": 1, "person": None}
-        for id_ in range(1, 2 * BLOCK_SIZE + 1)
-    )
-    await serve()
-    for number, first in enumerate((1, BLOCK_SIZE + 1), 1):  # renumbered, for the cases below
-        members = {"_id": {"$gte": first, "$lt": first + BLOCK_SIZE}}
-        (built,) = await database.computers.distinct("text_block", members)
-        block = await database["computers.text_blocks"].find_one_and_delete({"_id": built})
-        assert block is not None
-        await database["computers.text_blocks"].insert_one({**block, "_id": number})
-        await database.computers.update_many(members, {"$set": {"text_block": number}})
-    return database
-
-
-@pytest.mark.parametrize(
-    ("break_", "wrong"),
-    [
-        (lambda database: database["computers.text_blocks"].delete_one({"_id": 1}), BLOCK_SIZE),
-        (unset_in("computers.text_blocks", 2, "serial"), BLOCK_SIZE),
-        (set_in("computers", 5, serial="changed"), 1),
-        (set_in("computers", 5, text_block=2), 1),
-        (set_in("computers", 2 * BLOCK_SIZE, text_block=3), 1),
-    ],
-)
-async def test_a_repair_lets_a_text_search_find_all_records(
-    in_blocks: Database, break_: Break, wrong: int
-) -> None:
-    assert (await check(in_blocks, GRAPH)).total == 0
-    await break_(in_blocks)
-    assert (await check(in_blocks, GRAPH, repair=True)).total == wrong
-    assert (await check(in_blocks, GRAPH)).total == 0
-    assert await in_blocks.computers.count_documents({"text_block": None}) == wrong
-
-
-@pytest.mark.parametrize("value", [["SN-5"], 5])
-async def test_a_value_in_a_text_block_that_is_not_a_text_is_reported(
-    in_blocks: Database, value: object
-) -> None:
-    await set_in("computers", 5, serial=value)(in_blocks)
-    assert [line.partition(":")[0] for line in lines(await check(in_blocks, GRAPH))] == [
-        "computers/5"
-    ] * 2
-    await check(in_blocks, GRAPH, repair=True)
-    assert (await check(in_blocks, GRAPH)).total == 1, "only an operator can choose a text"
-
-
 async def test_a_repair_keeps_what_was_written_since_the_check(small: Database) -> None:
     (link,) = GRAPH["computer"].links
     links = TargetsExist(small, GRAPH["computer"], link, GRAPH)
     await links.repair([Violation("computers", 1, "", 99)])  # the link leads to person 1 by now
     await small.computers.update_one({"_id": 2}, {"$set": {"person": 3}})
     await links.repair([Violation("computers", 2, "", 3)])  # person 3 exists by now
-    texts = TextsAreInBlocks(small, GRAPH["computer"])
-    await small.computers.update_one({"_id": 2}, {"$set": {"text_block": 5}})
-    await texts.repair([Violation("computers", 2, "", 4)])
     stored = await small.computers.find().sort("_id").to_list(None)
     assert [one["person"] for one in stored] == [1, 3]
-    assert stored[1]["text_block"] == 5
 
 
 @pytest.mark.slow
-async def test_a_database_is_consistent_while_clients_write(api: Api, in_blocks: Database) -> None:
+async def test_a_database_is_consistent_while_clients_write(api: Api, small: Database) -> None:
     numbers, is_done = count(1), asyncio.Event()
 
     async def write() -> None:
@@ -275,7 +215,7 @@ async def test_a_database_is_consistent_while_clients_write(api: Api, in_blocks:
         for _ in range(8):
             tasks.create_task(write())
         for _ in range(25):
-            assert lines(await check(in_blocks, GRAPH)) == []
+            assert lines(await check(small, GRAPH)) == []
         is_done.set()
     assert next(numbers) > 20
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from registry.model.graph import Graph
+from registry.model.resource_type import ResourceType
 from registry.resources import RESOURCES
 from registry.storage import maintenance, schema
 from registry.storage.schema import build_indexes
-from registry.storage.text_blocks import BLOCK_SIZE, TextIndexing
 from tests.conftest import Serve
 from tests.mongods import Client, mongod_with_fail_points
 from tests.storage.waiting import eventually
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("_new_database")
 GRAPH = Graph(RESOURCES)
 PERSON = GRAPH["person"]
 
-FIELDS = {"_id", "email", "first_name", "full_name", "last_name", "text_block"}
+FIELDS = {"_id", "email", "first_name", "full_name", "last_name"}
 
 
 async def fill(database: Database, count: int) -> None:
@@ -54,7 +54,7 @@ def everything_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_large_collection_is_completed_while_the_service_is_ready(
     database: Database, serve: Serve
 ) -> None:
-    await fill(database, BLOCK_SIZE + 10)
+    await fill(database, 20)
     api = await serve(catch_up=False)
     assert (await api.get("/persons/1")).status == 200
     assert (await api.get("/persons?filter[last_name]=Hopper 7")).ids == ["7"]
@@ -63,7 +63,6 @@ async def test_a_large_collection_is_completed_while_the_service_is_ready(
     await api.repository.catch_up()
     assert await indexed_fields(database) == FIELDS
     assert await database.persons.count_documents({"full_name": None}) == 0
-    assert await database.persons.count_documents({"text_block": {"$ne": None}}) == BLOCK_SIZE
 
 
 async def test_missing_fields_of_many_records_are_completed_in_batches(
@@ -115,7 +114,7 @@ async def test_an_index_under_another_name_is_used(database: Database, serve: Se
     await database.persons.create_index([("last_name", 1), ("_id", 1)], name="own")
     await serve()
     assert "own" in await database.persons.index_information()
-    assert await indexed_fields(database) >= FIELDS - {"text_block"}
+    assert await indexed_fields(database) >= FIELDS
 
 
 @pytest.mark.slow
@@ -159,6 +158,7 @@ async def test_a_build_that_fails_is_logged_and_repeated(
     assert await indexed_fields(database) == FIELDS
 
 
+@pytest.mark.usefixtures("everything_is_large")
 async def test_a_defect_is_logged_and_does_not_end_the_maintenance(
     database: Database,
     serve: Serve,
@@ -166,27 +166,15 @@ async def test_a_defect_is_logged_and_does_not_end_the_maintenance(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(maintenance, "_RETRY_SECONDS", 0.01)
-    index, failures = TextIndexing.index, [KeyError("a defect")]
+    failures = [KeyError("a defect")]
 
-    async def fail_once(indexing: TextIndexing) -> None:
-        if failures:
+    async def fail_once(database: Database, resource: ResourceType) -> None:
+        if failures and resource.type == "person":
             raise failures.pop()
-        await index(indexing)
+        await build_indexes(database, resource)
 
-    monkeypatch.setattr(TextIndexing, "index", fail_once)
-    await fill(database, BLOCK_SIZE)
+    monkeypatch.setattr(maintenance, "build_indexes", fail_once)
+    await fill(database, 10)
     await serve()
     assert "KeyError: 'a defect'" in caplog.text
-    assert await database.persons.count_documents({"text_block": {"$ne": None}}) == BLOCK_SIZE
-
-
-async def test_text_indexing_continues_after_a_restart(database: Database, serve: Serve) -> None:
-    await fill(database, 3 * BLOCK_SIZE)
-    await database.persons.update_many({}, {"$set": {"full_name": "Grace Hopper"}})
-    await database.persons.update_many({"_id": {"$lte": BLOCK_SIZE}}, {"$set": {"text_block": 1}})
-    await database["persons.text_blocks"].insert_one({"_id": 1})
-    await serve()
-    numbers = await database["persons.text_blocks"].distinct("_id")
-    assert numbers[0] == 1
-    assert len(numbers) == 3
-    assert await database.persons.distinct("text_block") == numbers
+    assert await indexed_fields(database) == FIELDS

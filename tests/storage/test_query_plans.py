@@ -130,10 +130,7 @@ HEAVY = [
 
 @pytest.fixture
 async def stored(database: Database, serve: Serve) -> Api:
-    """A service that refuses heavy queries while one runs, and most of whose texts are in blocks.
-
-    The values of the resources are distinct.
-    """
+    """A service that refuses heavy queries while one runs; the values of resources are distinct."""
     for resource in GRAPH.values():
         await database[resource.collection].insert_many(
             {
@@ -174,6 +171,31 @@ async def test_a_query_is_cheap_only_if_one_index_serves_it(serve: Serve) -> Non
             for query in queries:
                 response = await api.get(f"/computers?{query}&page[size]=1")
                 assert response.status == status, query
+
+
+@pytest.mark.parametrize("sort", ["", "&sort=-id", "&sort=first_name", "&sort=last_name"])
+async def test_a_search_for_text_examines_the_keys_of_one_index(
+    stored: Api, database: Database, sort: str
+) -> None:
+    path = f"/persons?filter[last_name][contains]=ME 77&page[size]={2 * SIZE}{sort}"
+    async with profiled(database, "persons") as profile:
+        first = await stored.get(path)
+    assert len(first.ids) == 2 * SIZE
+    assert profile.total("docsExamined") <= 11, "last_name 77, 770 to 779"
+    assert profile.total("keysExamined") <= COUNT
+    cursor = first.document["links"]["next"].partition("page%5Bafter%5D=")[2]
+    assert len((await stored.get(f"{path}&page[after]={cursor}")).ids) == 1
+
+
+async def test_a_search_for_text_among_few_does_not_examine_an_index_of_texts(
+    stored: Api, database: Database
+) -> None:
+    for few in ("[id]=7,8", "[full_name]=full_name 7", "[email][prefix]=email 7"):
+        async with profiled(database, "persons") as profile:
+            await stored.get(
+                f"/persons?filter{few}&filter[last_name][contains]=7&page[size]={SIZE}"
+            )
+        assert profile.total("keysExamined") < COUNT // 5
 
 
 ORDERS = [

@@ -41,9 +41,9 @@ asset = ResourceType("asset", "assets", AssetSchema)
     [
         {},
         {"email": "grace@example.com", "password": "hash", "note": {"by": "others"}},
-        {"email": None, "password": None, "full_name": None, "version": None, "text_block": None},
-        {"_id": Int64(5), "version": Int64(7), "text_block": Int64(9), "full_name": "Grace Hopper"},
-        {"_id": 2**63 - 1, "version": 0, "text_block": 0},
+        {"email": None, "password": None, "full_name": None, "version": None},
+        {"_id": Int64(5), "version": Int64(7), "full_name": "Grace Hopper"},
+        {"_id": 2**63 - 1, "version": 0},
         {"created_at": "2026-02-28T12:30:00.000Z", "created_by": "ci", "updated_at": None},
     ],
 )
@@ -71,7 +71,6 @@ async def test_a_valid_person_of_another_program_is_stored(
         {"version": 1.0},
         {"version": "1"},
         {"version": 10**18},
-        {"text_block": "1"},
         {"created_at": datetime(2026, 2, 28, tzinfo=UTC)},
         {"updated_by": 5},
     ],

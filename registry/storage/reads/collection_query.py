@@ -20,7 +20,7 @@ from registry.model.attributes import Operator
 from registry.model.record import ID, MAX_ID, Record
 from registry.model.resource_type import ResourceType
 from registry.storage.mongo.read_commands import Command, aggregate_command, find_command
-from registry.storage.reads.filters import TextSearch, to_query
+from registry.storage.reads.filters import searched_field, to_query
 from registry.storage.reads.snapshot import Snapshot
 from registry.storage.records import (
     ONE_BATCH,
@@ -95,7 +95,6 @@ class CollectionQuery:
         self._fields = fields
         self._is_range = self.is_by_id and not filters
         self._is_indexed = is_indexed(resource_type, filters, order, snapshot.reads.unindexed)
-        self._has_searched = False
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -110,7 +109,7 @@ class CollectionQuery:
     @cached_property
     def conditions(self) -> Conditions:
         """MongoDB conditions, built once the query is admitted: long filters are expensive."""
-        return [condition for condition in map(to_query, self.filters) if condition]
+        return [condition for condition in map(to_query, conjuncts(self.filters)) if condition]
 
     def require_valid(self, records: Sequence[Record]) -> None:
         """Raise InvalidRecord if one of the records that it has returned is not valid."""
@@ -141,15 +140,7 @@ class CollectionQuery:
             bulkheads.heavy_queries if is_heavy else bulkheads.small_requests,
             self.snapshot.cancellable() if is_heavy else nullcontext(),
         ):
-            await self.search()
             yield
-
-    async def search(self) -> None:
-        """Add the ids of records that text blocks find, before `conditions` is used."""
-        if not self._has_searched:
-            self._has_searched = True
-            search = TextSearch(self.resource_type, self.snapshot)
-            self.filters = await search.with_candidates(self.filters)
 
     async def count(self, limit: int | None = None) -> int:
         """Return how many records satisfy the filters, which name no related ones.
@@ -244,9 +235,10 @@ class CollectionQuery:
         # The values of the keys as well, for cursors.
         sort_fields = (sort_field(key).partition(".")[0] for key in self.order)
         shown = projection([*self._fields, *sort_fields])
+        options = self._hint(conditions) | {"allowDiskUse": True}
         if not related and not any(key.relationship for key in order):
-            options = {"sort": sort, "skip": offset, "limit": size, "batchSize": batch_size}
-            return find_command(name, conjunction(conditions), shown, allowDiskUse=True, **options)
+            options |= {"sort": sort, "skip": offset, "limit": size, "batchSize": batch_size}
+            return find_command(name, conjunction(conditions), shown, **options)
         own = [one for one in conditions if one not in related]
         stages: list[Stage] = [
             {"$match": conjunction(own)},
@@ -257,7 +249,15 @@ class CollectionQuery:
             *([{"$limit": size}] if size else []),
             {"$project": shown},
         ]
-        return aggregate_command(name, stages, batch_size, allowDiskUse=True)
+        return aggregate_command(name, stages, batch_size, **options)
+
+    def _hint(self, conditions: Conditions) -> dict[str, Any]:
+        """Return the option that names the index for a search in texts, if it is built."""
+        field = searched_field(conditions)
+        is_built = self.resource_type.type not in self.snapshot.reads.unindexed
+        if field not in self.resource_type.indexed_fields or not is_built:
+            return {}
+        return {"hint": {field: ASCENDING, ID: ASCENDING}}
 
     def _lookups(self) -> Iterator[Stage]:
         """Yield the stages that add the sort fields of each related resource."""

@@ -139,7 +139,6 @@ class Listing:
                 aclosing(read_chunks(query, CHUNK)) as chunks,
             ):
                 async with heavy_queries if is_heavy else nullcontext():
-                    await query.search()
                     records: list[Record] = await anext(chunks, [])
                 while records:
                     yield await self._complete(query, records)

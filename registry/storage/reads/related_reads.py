@@ -220,7 +220,6 @@ class _RelatedOrder:
         elif has_unlinked and not is_last:
             yield [_UNLINKED]
         query, key, number = self._query, self._foreign_key, size + _EXTRA_TARGETS
-        await self._targets.search()
         keys = [{ID: one[key]} for one in query.conditions if one.keys() == {key}]
         conditions = [*self._targets.conditions, *keys]
         targets = await self._targets.read_after(conditions, self._order, place, number)
@@ -289,7 +288,6 @@ async def _with_linked_ids(part: Filter, query: CollectionQuery, limit: int) -> 
         case Related(relationship, target):
             field, linking = _link_fields(relationship)
             targets = query.on_targets(target, [part.part], BY_ID)
-            await targets.search()
             conditions = targets.conditions or [{linking: {"$ne": None}}]
             ids = await _read_linked_ids(query.snapshot, target, conditions, linking, limit)
             if ids is not None:

@@ -1,4 +1,4 @@
-/** Finding resources by what people know of them, as they type. */
+/** Finding resources by what people know of them, as they type: first by how it begins. */
 
 import { isAborted, isSame, linkedTo } from "./api.js"
 import { fieldsWithNames, nameOf } from "./description.js"
@@ -32,7 +32,7 @@ function searched(type) {
  * Return the resources of a type of which an attribute fits a text.
  * @param {App} app
  * @param {Type} type
- * @param {"contains" | "eq"} operator
+ * @param {"contains" | "eq" | "prefix"} operator
  * @param {string} text
  * @param {AbortSignal} signal
  * @returns {Promise<Found[]>}
@@ -130,15 +130,32 @@ export class FindBox {
     }
     try {
       const { signal } = this.#search
-      const searches = this.types.map((type) => search(this.app, type, "contains", text, signal))
-      this.#found = (await Promise.all(searches)).flat()
+      // An index finds texts by how they begin; to find a part of them, all are compared.
+      const prefixed = await Promise.all(
+        this.types.map((type) => search(this.app, type, "prefix", text, signal)),
+      )
+      this.#found = prefixed.flat()
+      if (this.#found.length > 0) this.#render("")
+      const others = await Promise.all(
+        this.types.map(async (type, index) => {
+          const known = prefixed[index]
+          if (known.length === RESULTS_PER_TYPE) return []
+          const found = await search(this.app, type, "contains", text, signal)
+          const isNew = (/** @type {Found} */ { resource }) =>
+            !known.some((one) => one.resource?.id === resource?.id)
+          return found.filter(isNew).slice(0, RESULTS_PER_TYPE - known.length)
+        }),
+      )
+      this.#found.push(...others.flat())
       this.#searched = text
       if (this.canCreate) {
         this.#found.push(
           ...this.types.map((type) => ({ type, resource: null, name: text, more: "" })),
         )
       }
+      const chosen = this.#chosen
       this.#render(this.#found.length > 0 ? "" : texts.foundNothing)
+      if (chosen >= 0) this.#choose(chosen)
     } catch (error) {
       if (!isAborted(error)) this.#render(/** @type {Error} */ (error).message)
     }
@@ -168,13 +185,15 @@ export class FindBox {
     const text = this.input.value.trim()
     clearTimeout(this.#timer)
     if (!text) return
-    if (this.#searched !== text) await this.#run()
+    this.#search.abort()
+    this.#search = new AbortController()
     const { signal } = this.#search
     const searches = this.types.map((type) => search(this.app, type, "eq", text, signal))
     try {
       const exact = (await Promise.all(searches)).flat()
-      const only = this.#found.length === 1 && this.canCreate ? this.#found : exact
-      if (only.length === 1) return this.#open(only[0])
+      if (exact.length === 1) return this.#open(exact[0])
+      if (this.#searched !== text) await this.#run()
+      if (this.#found.length === 1 && this.canCreate) return this.#open(this.#found[0])
       if (this.#found.length > 0) {
         this.#choose(0)
         this.status.textContent = texts.foundNoExact

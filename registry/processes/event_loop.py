@@ -10,7 +10,10 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any
 
-import uvloop
+if sys.platform == "win32":  # for which there is no uvloop
+    from asyncio import new_event_loop
+else:
+    from uvloop import new_event_loop
 
 FINISH_SECONDS = 20.0
 """Seconds that requests in progress may take to finish after a shutdown signal.
@@ -46,7 +49,7 @@ def run(service: Coroutine[Any, Any, None]) -> None:
     """
     handle_signals()
     # With the event loop of asyncio, reading one person takes 13 % more CPU time.
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(_until_signal(service))
 
 

@@ -321,6 +321,6 @@ async def test_mongod_is_the_configured_one_then_the_wheel_then_the_path(
     assert "registry-mongod" in await start_error(tmp_path / "data")
     monkeypatch.setenv("PATH", "")
     message = await start_error(tmp_path / "data")
-    assert message.startswith("no mongod for this platform: install MongoDB")
+    assert message.startswith("no mongod: install the extra `embedded`")
     assert "REGISTRY_MONGOD" in message
     assert "MONGODB_URI" in message

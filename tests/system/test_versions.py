@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import urlopen
@@ -52,7 +53,15 @@ def install(root: Path, python: str, resolution: str) -> Path:
     interpreter = environment / "bin" / "python"
     for arguments in (
         ("venv", "--no-python-downloads", "--python", python, environment),
-        ("pip", "install", "--python", interpreter, "--resolution", resolution, source),
+        (
+            "pip",
+            "install",
+            "--python",
+            interpreter,
+            "--resolution",
+            resolution,
+            f"{source}[embedded]",
+        ),
     ):
         uv(*arguments)
     return interpreter
@@ -104,8 +113,10 @@ def test_setup_py_allows_each_pinned_version() -> None:
     assert isinstance(call, ast.Expr)
     assert isinstance(call.value, ast.Call)
     arguments = {one.arg: one.value for one in call.value.keywords}
-    ranges = list(map(Requirement, ast.literal_eval(arguments["install_requires"])))
-    assert [one.name for one in ranges] == [pin.name for pin in pins]
-    for allowed, pin in zip(ranges, pins, strict=True):
-        (version,) = (one.version for one in pin.specifier)
-        assert allowed.specifier.contains(version), allowed
+    extras = ast.literal_eval(arguments["extras_require"])
+    lists = [ast.literal_eval(arguments["install_requires"]), *extras.values()]
+    ranges = {(allowed := Requirement(text)).name: allowed for text in chain(*lists)}
+    assert ranges.keys() == {pin.name for pin in pins}
+    for pin in pins:
+        (version,) = (specifier.version for specifier in pin.specifier)
+        assert ranges[pin.name].specifier.contains(version), pin

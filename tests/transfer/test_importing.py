@@ -372,6 +372,17 @@ def test_nothing_is_shown_without_standard_error(
     assert capsys.readouterr().out == ""
 
 
+async def test_a_seed_without_its_extra_says_what_to_install(
+    run: RunCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "faker", None)  # as if it were not installed
+    done = await run("seed", "--url", "http://127.0.0.1:1")
+    assert done.status == 1
+    assert done.errors == [
+        "registry: `seed` needs Faker: install the extra `seed`, as in pip install '.[seed]'"
+    ]
+
+
 def test_a_seed_produces_the_same_data_in_every_version_with_some_values_missing() -> None:
     rows = list(generate(1_000, 1_000, 1))
     persons, owners = rows[:1_000], [row.links["owner"] for row in rows[1_000:]]

@@ -28,7 +28,7 @@ setup(
     packages=find_packages(include=["registry", "registry.*"]),
     package_data={
         "registry": ["py.typed"],
-        "registry.openapi": ["page/*", "swagger-ui/*"],
+        "registry.openapi": ["swagger-ui/*"],
         "registry.web": ["page/*"],
     },
     cmdclass={"build_py": BuildWithSwaggerUi},

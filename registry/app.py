@@ -34,11 +34,12 @@ from registry.http.views.site import Scrape, scrape_process
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
 from registry.openapi.description import describe
+from registry.openapi.swagger_ui import mount_swagger_ui
 from registry.operations.added_fields import AddedFields, types_lease
 from registry.resources.types_file import digest_of_types
 from registry.settings import Settings
 from registry.storage import Coalescer, Repository, TokenLookups, Tokens, connect
-from registry.web import mount_page, mount_swagger_ui
+from registry.web import mount_page
 
 
 def create_app(
@@ -75,10 +76,7 @@ def create_app(
     site.mount(app, [endpoint.path for endpoint in endpoints])
     if settings.metrics_port is None:
         site.mount_metrics(app, scrape)
-    description = partial(describe, graph, settings)
-    if settings.types:  # whose names may be ambiguous in it
-        description()
-    mount_swagger_ui(app, description)
+    mount_swagger_ui(app, describe(graph, settings))
     mount_page(app)
     return app
 

@@ -4,6 +4,7 @@ pytest loads this module wherever the package is installed, so it loads nothing 
 """
 
 import sys
+import warnings
 from collections.abc import AsyncIterator, Iterator
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -45,6 +46,15 @@ def pytest_configure(config: pytest.Config) -> None:
     plugin = ModuleType("registry_client")
     vars(plugin)["registry_client"] = fixture(_client, name="registry_client")
     config.pluginmanager.register(plugin)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Iterator[None]:
+    """Ignore a warning about aiohttp-swagger3 in each test: a thread makes the next registry."""
+    warnings.filterwarnings(
+        "ignore", "It is recommended to use web.AppKey", module="aiohttp_swagger3"
+    )
+    return (yield)
 
 
 def pytest_unconfigure() -> None:

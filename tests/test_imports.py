@@ -13,7 +13,7 @@ LAYERS = [
     *["program", "offloading", "protocol"],
     *["client", "metrics", "model", "resources", "access", "jsonapi", "csv_format", "settings"],
     *["capacity", "supervision", "mongod", "storage", "operations", "compound", "http"],
-    *["transfer", "openapi", "web", "app", "testing", "pytest_plugin"],
+    *["transfer", "web", "openapi", "app", "testing", "pytest_plugin"],
     *["processes", "commands", "__main__"],
 ]
 """From the bottom up: a layer may import those before it."""

@@ -1,15 +1,10 @@
-"""Compression with gzip, which all clients that accept any coding accept; files of pages."""
+"""Compression with gzip, which all clients that accept any coding accept."""
 
 import zlib
-from collections.abc import Callable, Mapping
-from functools import cache
-from mimetypes import guess_type
-from pathlib import Path
 
 from aiohttp import hdrs, web
 
 from registry.http.app_keys import SETTINGS
-from registry.http.request_headers import make_etag
 from registry.jsonapi.content_negotiation import accepts_gzip
 from registry.offloading import MAX_INLINE_BYTES, offload
 
@@ -24,15 +19,6 @@ _LEVEL = 3
 the time for an eighth fewer."""
 
 GZIP_FORMAT = 31  # as the parameter `wbits` of zlib
-
-POLICY = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
-    "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
-    "frame-ancestors 'none'"
-}
-"""Prevents a page from loading from other hosts, contacting them, or being framed by them."""
-
-_INDEX = "index.html"
 
 
 def compresses(request: web.Request, size: int) -> bool:
@@ -79,50 +65,8 @@ class GzipWriter:
         await self._response.write_eof(self._compressor.flush())
 
 
-@cache
-def read_files(directory: Path) -> dict[str, bytes]:
-    """Return the contents of files by name; all applications of a process share them."""
-    return {path.name: path.read_bytes() for path in directory.iterdir()}
-
-
-class StaticFiles:
-    """Files by path, which `load` returns for the first request; that of the page is empty."""
-
-    def __init__(self, load: Callable[[], Mapping[str, bytes]]) -> None:
-        self._load = cache(load)
-        self._bodies: dict[tuple[str, bool], tuple[bytes, str]] = {}  # and their entity tags
-
-    async def get(self, request: web.Request) -> web.Response:
-        """Respond with the file that `path` of the route names, the page, or 304.
-
-        Raises HTTPNotFound.
-        """
-        path = request.match_info.get("path", "")
-        content = self._load().get(path)
-        if content is None:
-            raise web.HTTPNotFound(headers=POLICY)
-        is_compressed = compresses(request, len(content))
-        key = path, is_compressed
-        if key not in self._bodies:
-            # Compressed once, as the largest takes 60 ms, and needs no token.
-            body = await gzipped(content, zlib.Z_BEST_COMPRESSION) if is_compressed else content
-            self._bodies[key] = body, f'"{make_etag(body)}"'
-        body, tag = self._bodies[key]
-        headers = {**POLICY, hdrs.ETAG: tag}
-        if tag in request.headers.get(hdrs.IF_NONE_MATCH, ""):
-            return web.Response(status=304, headers=headers)
-        if is_compressed:
-            headers[hdrs.CONTENT_ENCODING] = GZIP
-        type_ = guess_type(path or _INDEX)[0] or "text/plain"
-        return web.Response(body=body, content_type=type_, headers=headers)
-
-
 async def _compressed(compressor: "zlib._Compress", piece: bytes | memoryview, mode: int) -> bytes:
     def compress() -> bytes:
         return compressor.compress(piece) + compressor.flush(mode)
 
     return await offload(compress, size=len(piece), limit=MAX_INLINE_BYTES)
-
-
-PAGE = web.AppKey("page", StaticFiles)
-"""The page for people, which the root shows to browsers."""

@@ -17,10 +17,10 @@ from registry.http.server import Certificate, Runner
 from registry.http.views.site import Scrape, metrics_app, scrape_process
 from registry.metrics import EVENT_LOOP_LAG, REQUESTS_IN_PROGRESS, WORKERS
 from registry.model.graph import InvalidDeclaration
+from registry.openapi.swagger_ui import swagger_ui_version
 from registry.processes.event_loop import ALL_ADDRESSES, FINISH_SECONDS, url_of
 from registry.program import StartError
 from registry.settings import Settings, flag
-from registry.web import swagger_ui_version
 
 _OPEN_FILES = 10_240
 """The wanted limit of open files, mostly connections; macOS allows no more."""

@@ -2,20 +2,24 @@
 
 import json
 import re
+from base64 import b64encode
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
-from registry import web
 from registry.model.graph import Graph
+from registry.openapi import swagger_ui
 from registry.openapi.description import describe
+from registry.openapi.swagger_ui import swagger_ui_version
 from registry.resources import RESOURCES
 from registry.settings import Settings
-from registry.web import swagger_ui_version
 from tests.conftest import Serve
 from tests.support import Api
 
 UI_URL = "/api/swagger/"
+
+ALLOWED = "GET, HEAD, OPTIONS"
 
 
 async def test_each_service_in_a_process_is_described_at_both_urls(serve: Serve) -> None:
@@ -42,14 +46,24 @@ async def test_swagger_ui_supports_head_and_ignores_range_and_if_match(api: Api)
         assert (await api.get(UI_URL + path)).status == 404
 
 
+async def test_other_methods_are_refused(api: Api) -> None:
+    for path in ("", "swagger.json", "openapi.json", "swagger_ui_static/swagger-ui.css"):
+        assert (await api.fetch(UI_URL + path)).status == 200
+        for method, status in (("POST", 405), ("OPTIONS", 204)):
+            response = await api.fetch(UI_URL + path, method)
+            assert (response.status, response.headers["Allow"]) == (status, ALLOWED), path
+
+
 async def test_the_page_refers_to_no_other_host(api: Api) -> None:
     redirect = await api.fetch(UI_URL.rstrip("/"))
     assert (redirect.status, redirect.headers["Location"]) == (301, UI_URL)
     page = (await api.fetch(UI_URL)).text
     assert "//" not in re.sub(r"<!--.*?-->|// .*", "", page)
-    assert "<title>Person and Computer Registry: API</title>" in page
-    for name, part in (("page", "validatorUrl: null"), ("swagger-ui-bundle", swagger_ui_version())):
-        assert part in (await api.fetch(f"{UI_URL}swagger_ui_static/{name}.js")).text
+    assert '"validatorUrl": null' in page
+    for name in re.findall(r'(?:src|href)="\./([^"]+)"', page):
+        assert (await api.fetch(UI_URL + name)).status == 200, name
+    bundle = (await api.fetch(f"{UI_URL}swagger_ui_static/swagger-ui-bundle.js")).text
+    assert swagger_ui_version() in bundle
 
 
 async def test_the_content_security_policy_allows_only_this_host(api: Api) -> None:
@@ -58,16 +72,22 @@ async def test_the_content_security_policy_allows_only_this_host(api: Api) -> No
         policy = response.headers["Content-Security-Policy"].split("; ")
         assert {"default-src 'none'", "connect-src 'self'", "frame-ancestors 'none'"} <= {*policy}
         sources = {source for directive in policy for source in directive.split()[1:]}
-        assert sources == {"'none'", "'self'", "data:"}
+        hashes = {source for source in sources if source.startswith("'sha256-")}
+        assert sources - hashes == {"'none'", "'self'", "data:"}
         assert [one for one in policy if "data:" in one] == ["img-src 'self' data:"]
-        assert path or not re.search(r"<style|<script>| style=| on[a-z]+=", response.text)
+        # Only what the page itself contains: a script and a style sheet.
+        inline = re.findall(r"<(?:script|style)>(.*?)</", response.text, re.DOTALL)
+        assert len(inline) == (0 if path else 2)
+        digests = (b64encode(sha256(text.encode()).digest()).decode() for text in inline)
+        assert hashes == {f"'sha256-{digest}'" for digest in digests}
+        assert path or not re.search(r" style=| on[a-z]+=", response.text)
 
 
 async def test_installed_files_are_served(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     installed = tmp_path / "swagger-ui"
-    monkeypatch.setattr(web, "SWAGGER_UI", installed)
+    monkeypatch.setattr(swagger_ui, "SWAGGER_UI", installed)
     bundled = swagger_ui_version()
     installed.mkdir()
     (installed / "VERSION").write_text("0.0.0\n")

@@ -31,7 +31,6 @@ from registry.http.addresses import (
 )
 from registry.http.app_keys import ADDRESSES, GRAPH, REPOSITORY, Limits
 from registry.http.application import new_application
-from registry.http.compression import PAGE
 from registry.http.responses import Cors, DocumentResponse
 from registry.jsonapi.authorization import Requirement, readable_with
 from registry.jsonapi.content_negotiation import HTML, check_accept, prefers
@@ -51,6 +50,9 @@ _READ_ALL = Requirement(Action.READ, None)
 _SCRAPE: web.AppKey[Scrape] = web.AppKey("scrape")
 
 _STOPPING = web.AppKey("stopping", asyncio.Event)
+
+PAGE: web.AppKey[Handler] = web.AppKey("page")
+"""Responds with the page for people, which the root shows to browsers."""
 
 
 def mount(app: web.Application, paths: Iterable[str]) -> None:
@@ -84,7 +86,7 @@ async def _show_entry_point(request: web.Request) -> web.StreamResponse:
     """
     accept = request.headers.getall(hdrs.ACCEPT, ())
     if prefers(HTML, accept):
-        return await request.app[PAGE].get(request)
+        return await request.app[PAGE](request)
     check_accept(accept)
     reject_parameters(request.query)
     app = request.app

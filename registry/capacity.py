@@ -47,6 +47,10 @@ GROUP_SIZE = 128
 """Requests that share a transaction. In transactions of their own, writes take several times the
 CPU time."""
 
+MEMBERS = 5_000
+"""Members of to-many relationships that one query returns: of one request, and of all those of a
+batch. A request for more reads them in chunks, as a heavy query."""
+
 SHARING_CALLERS = 256
 """Requests that share one result: a page, a document, a ping."""
 

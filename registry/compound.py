@@ -1,18 +1,32 @@
-"""Compound documents: include paths -> the included resources, in memory or as a stream."""
+"""Compound documents: include paths -> the linkage of resources, and the included ones.
+
+A document is read as a stream of parts, first the primary resources, then the included ones. Its
+rules:
+
+- Each resource is shown once, and not among the included ones if it is primary.
+- A part has at most CHUNK resources, and as many identifiers as one query may return. A resource
+  that links to more is a part by itself, whose identifiers are read while they are sent.
+- The records that a document has linked to are kept until these and the identifiers are more than
+  KEPT. From then on only ids are kept, about one bit each, and the records are read again.
+
+`resolve` collects a document that does not exceed KEPT, which most do not.
+"""
 
 from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
-from itertools import chain, islice
-from typing import NamedTuple, TypeAlias, cast
+from contextlib import aclosing
+from itertools import islice
+from typing import NamedTuple, TypeAlias
 
-from registry.jsonapi.documents import PLAIN, Compound, LinkageById, Part
+from registry.jsonapi.documents import PLAIN, Compound, Part
 from registry.jsonapi.query import Include, IncludePath, Query
 from registry.model.graph import Graph
-from registry.model.record import FirstPage, LinkedIds, Record, ids_in
+from registry.model.record import ID, FirstPage, LinkedIds, Record, StreamedIds, ids_in
 from registry.model.resource_type import Relationship, ResourceType
-from registry.offloading import in_chunks, offload
-from registry.storage import CHUNK, Snapshot
+from registry.storage import CHUNK, Snapshot, TooManyMembers
+
+KEPT = 10_000
+"""Records and identifiers of one document in memory."""
 
 Followed: TypeAlias = Mapping[str, Mapping[str, int | None]]
 """Type -> relationship -> members shown per resource, None for all: what include paths follow.
@@ -49,141 +63,47 @@ def followed_relationships(ends: Iterable[PathEnd], query: Query) -> Followed:
     for end in ends:
         members = followed[end.type.type]
         for name in end.include:
-            size = query.include_sizes.get((*end.path, name))
-            sizes = {size, members.get(name, size)}
-            members[name] = None if None in sizes else max(filter(None, sizes))
+            size, other = query.include_sizes.get((*end.path, name)), members.get(name, 0)
+            members[name] = None if size is None or other is None else max(size, other)
     return followed
 
 
-async def resolve(
+async def resolve(  # noqa: PLR0913 - what a document depends on
     resource_type: ResourceType,
     records: Sequence[Record],
     query: Query,
     snapshot: Snapshot,
     graph: Graph,
     start: IncludePath = (),
-) -> Compound:
+    *,
+    is_bounded: bool = True,
+) -> Compound | None:
     """Return the resources related to the primary records along the include paths.
 
-    Each resource appears once in the document, and not in `included` if it is primary. A foreign
-    key of a missing resource counts as null. start: the path that has led to the records. Raises
-    Unavailable if the database does not respond.
+    None if they are more than KEPT: then a CompoundStream reads them. start: the path that has led
+    to the records. is_bounded: False where `include` has only to-one relationships, of which each
+    record has few. Raises as the methods of CompoundStream.
     """
     if query.include is None:
         return PLAIN
-    include = query.include_below(start)
-    followed = followed_relationships(path_ends(resource_type, include, graph, start), query)
-    resolver = IncludeResolver(query, snapshot, graph, followed)
-    resolver.add_primary(resource_type, records)
-    await resolver.resolve(resource_type, records, include)
-    return Compound(resolver.linkage, resolver.included)
+    stream = CompoundStream(resource_type, query, snapshot, graph, start, is_bounded=is_bounded)
+    included: dict[str, list[Record]] = defaultdict(list)
+    async with aclosing(stream.primary(only(records))) as primary:
+        async for _ in primary:
+            if not stream.is_kept:
+                return None
+    async with aclosing(stream.included()) as parts:
+        async for part in parts:
+            if not stream.is_kept:
+                return None
+            included[part.resource.type] += part.records
+    return Compound(stream.linkage, included)
 
 
-class IncludeResolver:
-    """Resolves the include paths of one document; each resource is loaded at most once.
-
-    linkage: of the resources in the document. included: their records, by type. The methods raise
-    Unavailable if the database does not respond.
-    """
-
-    def __init__(self, query: Query, snapshot: Snapshot, graph: Graph, followed: Followed) -> None:
-        self._query = query
-        self._snapshot = snapshot
-        self._graph = graph
-        self._followed = followed
-        self._loaded: dict[str, dict[int, Record]] = defaultdict(dict)
-        self._in_document: dict[str, set[int]] = defaultdict(set)
-        self.included: dict[str, list[Record]] = defaultdict(list)
-        self.linkage: dict[str, dict[str, dict[int, LinkedIds]]] = defaultdict(
-            lambda: defaultdict(dict)
-        )
-
-    def add_primary(self, resource_type: ResourceType, records: Iterable[Record]) -> None:
-        """Add the primary resources, which are not included again."""
-        self._loaded[resource_type.type] = {record["_id"]: record for record in records}
-        self._in_document[resource_type.type] = set(self._loaded[resource_type.type])
-
-    async def resolve(
-        self, resource_type: ResourceType, records: Sequence[Record], include: Include
-    ) -> None:
-        """Resolve the include tree below these records."""
-        await self.link(resource_type, records)
-        for name, subtree in include.items():
-            relationship = resource_type.relationships[name]
-            linkage = self.linkage[resource_type.type][name]
-            size = len(records) + len(self._loaded[relationship.target])
-            include_related = partial(self._include_related, records, relationship, linkage)
-            related = await offload(include_related, size=size)
-            await self.resolve(self._graph[relationship.target], related, subtree)
-
-    def _include_related(
-        self,
-        records: Sequence[Record],
-        relationship: Relationship,
-        linkage: Mapping[int, LinkedIds],
-    ) -> list[Record]:
-        """Include the records that these are linked to, and return them."""
-        linked = (linkage[record["_id"]] for record in records)
-        ids = set(chain.from_iterable(map(ids_in, linked)))
-        loaded, present = self._loaded[relationship.target], self._in_document[relationship.target]
-        self.included[relationship.target] += [loaded[id_] for id_ in sorted(ids - present)]
-        present |= ids
-        return [loaded[id_] for id_ in sorted(ids)]
-
-    async def link(self, resource_type: ResourceType, records: Sequence[Record]) -> None:
-        """Load what the records are linked to, unless that was done before."""
-        linkage_by_name = self.linkage[resource_type.type]
-        for name, size in self._followed.get(resource_type.type, {}).items():
-            relationship, linkage = resource_type.relationships[name], linkage_by_name[name]
-            new = [record for record in records if record["_id"] not in linkage]
-            if relationship.to_many:
-                linkage |= await self._link_many(resource_type, new, relationship, size)
-            else:
-                linkage |= await self._link_one(new, relationship)
-
-    async def _link_one(
-        self, records: Sequence[Record], relationship: Relationship
-    ) -> dict[int, LinkedIds]:
-        target, loaded = self._graph[relationship.target], self._loaded[relationship.target]
-        foreign_key = relationship.foreign_key
-        keys: dict[int, int | None] = {}
-        async for chunk in in_chunks(records):
-            keys |= {one["_id"]: one.get(foreign_key) for one in chunk}
-        targets = {key for key in keys.values() if key is not None}
-        if unknown := targets - loaded.keys():
-            attributes = self._query.attributes(target)
-            found = await self._snapshot.read_by_ids(target, unknown, attributes)
-            loaded |= {record["_id"]: record for record in found}
-        if missing := targets - loaded.keys():
-            keys |= {id_: None for id_, key in keys.items() if key in missing}
-        return cast("dict[int, LinkedIds]", keys)
-
-    async def _link_many(
-        self,
-        resource_type: ResourceType,
-        records: Sequence[Record],
-        relationship: Relationship,
-        size: int | None,
-    ) -> dict[int, LinkedIds]:
-        members: dict[int, list[int]] = {record["_id"]: [] for record in records}
-        if not members:
-            return {}
-        attributes = self._query.attributes(self._graph[relationship.target])
-        limit = None if size is None else size + 1  # one more reveals whether others follow
-        related = await self._snapshot.read_members(
-            resource_type, relationship, list(members), attributes, limit
-        )
-        key, loaded = relationship.foreign_key, self._loaded[relationship.target]
-        async for chunk in in_chunks(related):
-            for record in chunk:
-                if (owner := record[key]) in members:
-                    members[owner].append(record["_id"])
-                    loaded.setdefault(record["_id"], record)
-        if size is None:
-            return {**members}
-        return {
-            owner: FirstPage(ids[:size], size, len(ids) > size) for owner, ids in members.items()
-        }
+async def only(records: Sequence[Record]) -> AsyncGenerator[Sequence[Record]]:
+    """Yield the only chunk of a document."""
+    if records:
+        yield records
 
 
 _PAGE_BITS = 10
@@ -218,12 +138,12 @@ class IdBitset:
 
 
 class CompoundStream:
-    """The parts of one compound document that is encoded while it is read.
+    """Reads the parts of one compound document.
 
-    A collection smaller than one chunk is resolved in memory. Of a larger one, only ids are kept,
-    as bitsets, and the included resources are read after the primary ones. start: the path that
-    leads to the collection. The methods raise Unavailable if the database does not respond, or no
-    longer has the snapshot.
+    start: the path that leads to the primary resources. linkage: of the resources that were read,
+    by type, relationship and id; only of the last part if `is_kept` is false. is_kept: whether the
+    document fits into memory so far. The methods raise Unavailable if the database does not
+    respond, or no longer has the snapshot.
     """
 
     def __init__(
@@ -233,67 +153,183 @@ class CompoundStream:
         snapshot: Snapshot,
         graph: Graph,
         start: IncludePath = (),
+        *,
+        is_bounded: bool = True,
     ) -> None:
-        self._type = resource_type
         self._query = query
         self._snapshot = snapshot
         self._graph = graph
         self._start = start
-        include = query.include_below(start)
-        ends = list(path_ends(resource_type, include, graph, start))
+        self._limit = KEPT if is_bounded else None
+        ends = list(path_ends(resource_type, query.include_below(start), graph, start))
         self._followed = followed_relationships(ends, query)
         self._path_ends = {end.path: end for end in ends}
         self._linked: dict[IncludePath, IdBitset] = defaultdict(IdBitset)
-        self._seen: dict[str, IdBitset] = defaultdict(IdBitset)
-        self._resolved_parts: list[Part] = []
+        self._shown: dict[str, IdBitset] = defaultdict(IdBitset)
+        self._loaded: dict[str, dict[int, Record]] = defaultdict(dict)
+        self._size = 0  # of what is kept
+        self._part_size = CHUNK
+        self.is_kept = True
+        self.linkage: dict[str, dict[str, dict[int, LinkedIds]]] = _no_linkage()
 
     async def primary(self, chunks: AsyncIterable[Sequence[Record]]) -> AsyncGenerator[Part]:
-        """Yield the primary resources. chunks: of CHUNK records, the last one may be shorter."""
-        is_first = True
+        """Yield the primary resources. chunks: of at most CHUNK records."""
+        resource_type = self._path_ends[self._start].type
         async for records in chunks:
-            if is_first and len(records) < CHUNK:
-                yield await self._resolve_all(records)
-            else:
-                yield Part(self._type, records, await self._resolve_step(self._start, records))
-            is_first = False
+            if not self._query.include:
+                yield Part(resource_type, records, {})
+                continue
+            self._keep(resource_type, records)
+            async for part in self._parts(self._start, records):
+                yield part
+
+    async def identified(
+        self, chunks: AsyncIterable[Sequence[Record]]
+    ) -> AsyncGenerator[list[int]]:
+        """Yield the ids of resources whose identifiers are the primary data.
+
+        `included` then begins with these resources, if `include` names them.
+        """
+        resource_type = self._path_ends[self._start].type
+        async for records in chunks:
+            ids = [record[ID] for record in records]
+            if self._query.include:
+                self._keep(resource_type, records)
+                self._linked[self._start].update(ids)
+            yield ids
 
     async def included(self) -> AsyncGenerator[Part]:
-        """Yield the included resources, each once. Call after reading all of `primary`."""
-        for part in self._resolved_parts:
-            yield part
+        """Yield the included resources. Call after reading all of the primary data."""
         for path, end in self._path_ends.items():
-            seen, ids = self._seen[end.type.type], iter(self._linked[path])
+            shown, ids = self._shown[end.type.type], iter(self._linked[path])
             while chunk := list(islice(ids, CHUNK)):
-                if not end.include:  # the path ends: resources in the document are not needed again
-                    chunk = [id_ for id_ in chunk if id_ not in seen]
-                attributes = self._query.attributes(end.type)
-                records = await self._snapshot.read_by_ids(end.type, chunk, attributes)
-                new = [record for record in records if record["_id"] not in seen]
-                linkage = await self._resolve_step(path, records)
-                if new:
-                    yield Part(end.type, new, linkage)
+                if not end.include:  # the path ends: what is shown already is not needed again
+                    chunk = [id_ for id_ in chunk if id_ not in shown]
+                async for part in self._parts(path, await self._read(end.type, chunk)):
+                    yield part
 
-    async def _resolve_all(self, records: Sequence[Record]) -> Part:
-        """Return the only chunk of primary resources, and keep what it includes."""
-        compound = await resolve(
-            self._type, records, self._query, self._snapshot, self._graph, self._start
-        )
-        self._resolved_parts = [
-            Part(self._graph[type_name], included, compound.linkage)
-            for type_name, included in (compound.included or {}).items()
-            if included
-        ]
-        return Part(self._type, records, compound.linkage)
-
-    async def _resolve_step(self, path: IncludePath, records: Sequence[Record]) -> LinkageById:
-        """Return the linkage of resources at the end of a path, and keep the linked ids."""
-        if not self._query.include:
-            return {}
+    async def _parts(self, path: IncludePath, records: Sequence[Record]) -> AsyncGenerator[Part]:
+        """Yield the parts of resources at the end of a path that were not shown before."""
         end = self._path_ends[path]
-        resolver = IncludeResolver(self._query, self._snapshot, self._graph, self._followed)
-        self._seen[end.type.type].update(record["_id"] for record in records)
-        await resolver.link(end.type, records)
+        shown = self._shown[end.type.type]
+        while records:
+            some = records[: self._part_size]
+            if not await self._link(end, some):
+                continue
+            records = records[len(some) :]
+            new = [record for record in some if record[ID] not in shown]
+            shown.update(record[ID] for record in new)
+            if new:
+                yield Part(end.type, new, self.linkage)
+            else:
+                await self._read_streamed(end, some)
+            if not self.is_kept:
+                self.linkage = _no_linkage()
+
+    async def _link(self, end: PathEnd, records: Sequence[Record]) -> bool:
+        """Add the linkage of resources; return whether it fits into one part.
+
+        If not, the next part is made smaller.
+        """
+        type_name = end.type.type
+        for name, size in self._followed.get(type_name, {}).items():
+            relationship, links = end.type.relationships[name], self.linkage[type_name][name]
+            path = (*end.path, name)
+            if new := [record for record in records if record[ID] not in links]:
+                try:
+                    links |= await self._links(end.type, relationship, new, size)
+                except TooManyMembers as error:
+                    first = records[0][ID]
+                    if len(records) > 1:
+                        fitting = next(i for i, one in enumerate(records) if one[ID] >= error.id)
+                        smaller = 1 if first == error.id else len(records) // 2
+                        self._part_size = fitting or smaller
+                        return False
+                    ids = self._stream_ids(path, relationship, first)
+                    links[first] = StreamedIds(relationship.target, ids)
+                    self._forget()
+            if name in end.include:
+                linked = self._linked[path]
+                for record in records:
+                    linked.update(ids_in(links[record[ID]]))
+        self._part_size = min(CHUNK, self._part_size + -(-self._part_size // 8))
+        return True
+
+    async def _links(
+        self,
+        resource_type: ResourceType,
+        relationship: Relationship,
+        records: Sequence[Record],
+        size: int | None,
+    ) -> dict[int, LinkedIds]:
+        """Return what the records are linked to, by id. Raises TooManyMembers."""
+        target, key = self._graph[relationship.target], relationship.foreign_key
+        shown = self._query.attributes(target) if self.is_kept else frozenset[str]()
+        if not relationship.to_many:
+            keys: dict[int, LinkedIds] = {record[ID]: record.get(key) for record in records}
+            linked = {to for record in records if (to := record.get(key)) is not None}
+            unknown = linked - self._loaded[target.type].keys()
+            if unknown:
+                found = await self._snapshot.read_by_ids(target, unknown, shown)
+                self._keep(target, found)
+                if unknown := unknown - {record[ID] for record in found}:  # they do not exist
+                    keys = {id_: None if to in unknown else to for id_, to in keys.items()}
+            return keys
+        members: dict[int, list[int]] = {record[ID]: [] for record in records}
+        limit = None if size is None else size + 1  # one more reveals whether others follow
+        found = await self._snapshot.read_members(
+            resource_type, relationship, list(members), shown, limit
+        )
+        for record in found:
+            members[record[key]].append(record[ID])
+        self._keep(target, found)
+        if size is None:
+            return {**members}
+        return {
+            owner: FirstPage(ids[:size], size, len(ids) > size) for owner, ids in members.items()
+        }
+
+    async def _stream_ids(
+        self, path: IncludePath, relationship: Relationship, id_: int
+    ) -> AsyncGenerator[list[int]]:
+        """Yield the ids of all members of one resource, which the path leads to."""
+        async with aclosing(self._snapshot.member_ids(relationship, id_)) as chunks:
+            async for ids in chunks:
+                self._linked[path].update(ids)
+                yield ids
+
+    async def _read_streamed(self, end: PathEnd, records: Sequence[Record]) -> None:
+        """Read the ids that resources link to which are not shown again."""
         for name in end.include:
-            for linked_ids in resolver.linkage[end.type.type][name].values():
-                self._linked[(*path, name)].update(ids_in(linked_ids))
-        return resolver.linkage
+            links = self.linkage[end.type.type][name]
+            for linked in [links[record[ID]] for record in records]:
+                if isinstance(linked, StreamedIds):
+                    async for _ in linked.chunks:
+                        pass
+
+    async def _read(self, resource_type: ResourceType, ids: Sequence[int]) -> list[Record]:
+        """Return the records with these ids."""
+        loaded = self._loaded[resource_type.type]
+        if unknown := [id_ for id_ in ids if id_ not in loaded]:
+            attributes = self._query.attributes(resource_type)
+            found = await self._snapshot.read_by_ids(resource_type, unknown, attributes)
+            if len(unknown) == len(ids):
+                return found
+            loaded = loaded | {record[ID]: record for record in found}
+        return [loaded[id_] for id_ in ids if id_ in loaded]
+
+    def _keep(self, resource_type: ResourceType, records: Sequence[Record]) -> None:
+        """Keep records until they are too many."""
+        if self.is_kept:
+            self._loaded[resource_type.type].update({record[ID]: record for record in records})
+            self._size += len(records)
+            if self._limit is not None and self._size > self._limit:
+                self._forget()
+
+    def _forget(self) -> None:
+        self.is_kept = False
+        self._loaded.clear()
+
+
+def _no_linkage() -> dict[str, dict[str, dict[int, LinkedIds]]]:
+    return defaultdict(lambda: defaultdict(dict))

@@ -89,7 +89,7 @@ CORS = web.AppKey("cors", Cors)
 DEADLINES = web.AppKey("deadlines", Deadlines)
 FOLLOWERS = web.AppKey("followers", Followers)
 GRAPH = web.AppKey("graph", Graph)
-LINKAGE = web.AppKey("linkage", Coalescer[tuple[tuple[bytes, str], Snapshot]])
+LINKAGE = web.AppKey("linkage", Coalescer[tuple[tuple[bytes, str] | None, Snapshot]])
 """The documents of whole linkage that are being built, with what they were read from, by URL."""
 
 LIMITS = web.AppKey("limits", Limits)

@@ -15,11 +15,12 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from contextlib import aclosing
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache, partial
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import orjson
 from orjson import Fragment
@@ -30,7 +31,7 @@ from registry.jsonapi.pagination import BY_ID, CursorPage, Cursors, Window, page
 from registry.jsonapi.query import Query
 from registry.model.attributes import Attribute, ComputedText
 from registry.model.graph import Graph
-from registry.model.record import FirstPage, LinkedIds, Record, compile_function
+from registry.model.record import FirstPage, LinkedIds, Record, StreamedIds, compile_function
 from registry.model.resource_type import Relationship, ResourceType
 from registry.offloading import offload, pause
 from registry.protocol import RESULTS
@@ -50,6 +51,9 @@ JSONAPI = {"version": "1.0"}
 
 LARGE_PART = 5_000
 """Resources and identifiers of a stream that are rendered without serving others: about 5 ms."""
+
+_STREAMED = "\0"
+"""Stands for identifiers that are encoded while they are read: JSON has no such character."""
 
 
 class Effect(StrEnum):
@@ -96,6 +100,27 @@ class Part:
         linked = chain.from_iterable(by_id.values() for by_id in linkage.values())
         return len(self.records) + sum(len(ids) for ids in linked if isinstance(ids, list))
 
+    @property
+    def streamed(self) -> list[StreamedIds]:
+        """The linkage that is read while it is encoded, of a part with a single resource."""
+        if len(self.records) > 1:
+            return []
+        linkage = self.linkage.get(self.resource.type, {})
+        linked = [by_id.get(record["_id"]) for record in self.records for by_id in linkage.values()]
+        return [ids for ids in linked if isinstance(ids, StreamedIds)]
+
+
+class Envelope(NamedTuple):
+    """What surrounds the data of a streamed document.
+
+    meta: None for the number of primary resources, which is not known before. many: False for the
+    document of a single resource or identifier, which has no `meta`.
+    """
+
+    links: Mapping[str, str | None]
+    meta: Mapping[str, Any] | None = None
+    many: bool = True
+
 
 def encode_document(
     data: str,
@@ -130,64 +155,84 @@ def encode_meta(links: Mapping[str, str], meta: Mapping[str, Any]) -> bytes:
     return orjson.dumps({"jsonapi": JSONAPI, "links": links, "meta": meta})
 
 
-async def encode_collection(
-    primary: AsyncIterable[Part], included: AsyncIterable[Part] | None, query: Query, url: str
+async def encode_stream(
+    primary: AsyncIterable[Part],
+    included: AsyncIterable[Part] | None,
+    query: Query,
+    envelope: Envelope,
 ) -> AsyncGenerator[bytes]:
-    """Yield a collection document in pieces (JSON:API 1.0, Document Structure).
+    """Yield a document in pieces (JSON:API 1.0, Document Structure).
 
     primary: the parts of `data`, none of them empty; one is in memory at a time. included: the
     parts of `included`, consumed after `primary`; None if the request does not have `include`.
-    url: the absolute URL of the request.
     """
-    prefix, count = b'{"data":[', 0
+    yield b'{"data":[' if envelope.many else b'{"data":'
+    count = 0
     async for part in primary:
-        yield prefix + await _members(part, query)
-        prefix, count = b",", count + len(part.records)
-    prefix = (b"" if count else prefix) + b"],"
-    if included is not None:
-        prefix += b'"included":['
-        async for part in included:
-            yield prefix + await _members(part, query)
-            prefix = b","
-        prefix = prefix.removesuffix(b",") + b"],"
-    closing = {"jsonapi": JSONAPI, "links": {"self": url}, "meta": {"count": count}}
-    yield prefix + orjson.dumps(closing)[1:]
+        async for piece in _pieces(part, query, b"," if count else b""):
+            yield piece
+        count += len(part.records)
+    async for piece in _closing(included, query, envelope, count):
+        yield piece
 
 
 async def encode_linkage(
-    related: AsyncIterable[Part],
-    included: AsyncIterable[Part],
+    ids: AsyncIterable[Sequence[int]],
+    type_name: str,
+    included: AsyncIterable[Part] | None,
     query: Query,
-    links: Mapping[str, str | None],
-) -> list[bytes]:
-    """Return a document of resource identifiers in pieces.
+    envelope: Envelope,
+) -> AsyncGenerator[bytes]:
+    """Yield a document of resource identifiers in pieces.
 
-    related: the parts of the resources to identify, which `include` can name; one is in memory at a
-    time. included: the parts of other included resources, consumed after `related`.
+    ids: of the primary data, which have this type. included: as for `encode_stream`.
     """
-    data, objects, count = list[bytes](), list[bytes](), 0
-    async for part in related:
-        ids = [record["_id"] for record in part.records]
-        data.append(",".join(identifiers(part.resource.type, ids)).encode())
-        if query.include:
-            objects.append(await _members(part, query))
-        else:
-            await pause()
-        count += len(ids)
-    objects += [await _members(part, query) async for part in included]
-    pieces = [b'{"data":[', b",".join(data), b"],"]
-    if query.include is not None:
-        pieces += [b'"included":[', b",".join(objects), b"],"]
-    closing = {"jsonapi": JSONAPI, "links": links, "meta": {"count": count}}
-    return [*pieces, orjson.dumps(closing)[1:]]
+    yield b'{"data":[' if envelope.many else b'{"data":'
+    count = 0
+    async for some in ids:
+        await pause()
+        yield (b"," if count else b"") + ",".join(identifiers(type_name, some)).encode()
+        count += len(some)
+    async for piece in _closing(included, query, envelope, count):
+        yield piece
 
 
-async def _members(part: Part, query: Query) -> bytes:
-    def encode() -> bytes:
-        return ",".join(resource_objects(part.resource, part.records, part.linkage, query)).encode()
+async def _closing(
+    included: AsyncIterable[Part] | None, query: Query, envelope: Envelope, count: int
+) -> AsyncGenerator[bytes]:
+    """Yield what follows so many primary resources, or identifiers."""
+    links, meta, many = envelope
+    if many:
+        yield b"]"
+        meta = meta or {"count": count}
+    if included is not None:
+        prefix = b',"included":['
+        async for part in included:
+            async for piece in _pieces(part, query, prefix):
+                yield piece
+            prefix = b","
+        yield b"]" if prefix == b"," else prefix + b"]"
+    closing = {"jsonapi": JSONAPI, "links": links, **({"meta": meta} if meta else {})}
+    yield b"," + orjson.dumps(closing)[1:]
+
+
+async def _pieces(part: Part, query: Query, prefix: bytes) -> AsyncGenerator[bytes]:
+    """Yield the resource objects of a part, after a prefix."""
+
+    def encode() -> str:
+        return ",".join(resource_objects(part.resource, part.records, part.linkage, query))
 
     await pause()
-    return await offload(encode, size=part.size, limit=LARGE_PART)
+    text = await offload(encode, size=part.size, limit=LARGE_PART)
+    first, *others = text.split(_STREAMED)
+    yield prefix + first.encode()
+    for linked, following in zip(part.streamed, others, strict=True):
+        async with aclosing(linked.chunks) as chunks:
+            separator = ""
+            async for ids in chunks:
+                yield (separator + ",".join(identifiers(linked.type, ids))).encode()
+                separator = ","
+        yield following.encode()
 
 
 def encode_results(objects: Sequence[str | None], effects: Iterable[Effect | None] = ()) -> bytes:
@@ -259,9 +304,11 @@ def _own_linkage(
     }
 
 
-def linkage(type_name: str, ids: Iterable[int]) -> str:
+def linkage(type_name: str, linked: list[int] | FirstPage | StreamedIds) -> str:
     """Return the linkage of a to-many relationship to resources of this type."""
-    return array(identifiers(type_name, ids))
+    if isinstance(linked, StreamedIds):
+        return array([_STREAMED])
+    return array(identifiers(type_name, linked if isinstance(linked, list) else linked.ids))
 
 
 def identifiers(type_name: str, ids: Iterable[int]) -> list[str]:
@@ -320,7 +367,7 @@ def _statements(relationship: Relationship) -> list[str]:
     if relationship.to_many:
         return [
             f"ids = ids_{name}[id]",
-            f"data_{name} = linkage({target!r}, ids if ids.__class__ is list else ids.ids)",
+            f"data_{name} = linkage({target!r}, ids)",
             f"links_{name} = links({name!r}, id, ids)",
         ]
     text = f"""f'{{{{"type":"{target}","id":"{{to}}"}}}}'"""

@@ -2,7 +2,7 @@
 
 import linecache
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, TypeAlias
@@ -40,14 +40,27 @@ class FirstPage:
     more: bool
 
 
-LinkedIds: TypeAlias = "int | list[int] | FirstPage | None"
+class StreamedIds:
+    """All ids of a to-many relationship, too many to be in memory.
+
+    type: of the members. chunks: their ids, ascending, which can be read once.
+    """
+
+    __slots__ = ("chunks", "type")
+
+    def __init__(self, type_name: str, chunks: AsyncGenerator[list[int]]) -> None:
+        self.type = type_name
+        self.chunks = chunks
+
+
+LinkedIds: TypeAlias = "int | list[int] | FirstPage | StreamedIds | None"
 """The linkage of one resource: an id or None if to-one, all ids or the first page if to-many."""
 
 
 def ids_in(linked_ids: LinkedIds) -> Sequence[int]:
-    """Return the ids in the linkage of one resource."""
+    """Return the ids in the linkage of one resource, none for streamed ones."""
     match linked_ids:
-        case None:
+        case None | StreamedIds():
             return ()
         case int():
             return (linked_ids,)

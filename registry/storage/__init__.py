@@ -12,6 +12,7 @@ from registry.storage.mongo.mongo_client import connect as connect
 from registry.storage.mongo.mongo_client import require_complete as require_complete
 from registry.storage.reads.listings import CHUNK as CHUNK
 from registry.storage.reads.listings import Listing as Listing
+from registry.storage.reads.shared_reads import TooManyMembers as TooManyMembers
 from registry.storage.reads.snapshot import Snapshot as Snapshot
 from registry.storage.repository import Repository as Repository
 from registry.storage.tokens import COLLECTION as COLLECTION

@@ -10,9 +10,11 @@ import pytest
 from aiohttp import ClientPayloadError, web
 from pymongo.errors import OperationFailure
 
-from registry.http.views import resource
+from registry import compound
+from registry.http.views import document_view, relationship
+from registry.storage.reads import shared_reads, snapshot
 from registry.storage.reads.listings import CHUNK
-from tests.support import Api, Database, identity
+from tests.support import Api, Database, identity, new, to_many
 
 PERSONS = 2 * CHUNK + 200
 COMPUTERS = 3 * CHUNK
@@ -72,6 +74,57 @@ async def test_a_stream_equals_its_pages(fleet: Api, path: str) -> None:
         assert one.get("relationships", {}).items() <= relationships.items()
 
 
+@pytest.mark.parametrize(
+    ("path", "is_streamed"),
+    [
+        ("/persons/5?include=computers", True),
+        ("/persons/5?include=computers.owner.computers&fields[computer]=serial", True),
+        ("/persons/5?include=computers.owner&page[computers][size]=3", False),
+        ("/persons?include=computers&page[size]=20", True),
+        ("/persons?include=computers&page[size]=50&sort=-id", True),
+        ("/persons?include=computers&page[size]=20&page[computers][size]=4", True),
+        ("/persons?include=computers&filter[id][le]=20", True),
+        ("/persons/6?include=computers", False),
+        ("/computers?include=owner.computers&page[size]=9", True),
+        ("/computers/{of_5}/owner?include=computers.owner", True),
+        ("/computers/{of_5}/relationships/owner?include=owner.computers", True),
+        ("/persons/5/relationships/computers", True),
+        ("/persons/5/relationships/computers?include=computers.owner&sort=-serial", True),
+        ("/persons/5/relationships/computers?include=computers.owner.computers&page[size]=4", True),
+    ],
+)
+async def test_a_document_with_many_related_resources_is_streamed_completely(
+    fleet: Api, monkeypatch: pytest.MonkeyPatch, path: str, *, is_streamed: bool
+) -> None:
+    path = path.format(of_5=(await fleet.get("/persons/5/computers?page[size]=1")).data[0]["id"])
+    whole = await fleet.get(path)
+    for module in (shared_reads, snapshot):
+        monkeypatch.setattr(module, "MEMBERS", 7)
+    monkeypatch.setattr(compound, "CHUNK", 5)
+    monkeypatch.setattr(relationship, "_MAX_BYTES", 100)
+    monkeypatch.setattr(compound, "KEPT", 20)
+    streamed = await fleet.get(path)
+    assert ("ETag" not in streamed.headers) == is_streamed
+    assert "Registry-Position" in streamed.headers
+    document, expected = streamed.document, whole.document
+    included, expected_included = document.pop("included", []), expected.pop("included", [])
+    assert sorted(included, key=identity) == sorted(expected_included, key=identity)
+    assert document == expected
+
+
+async def test_the_response_to_a_write_shows_many_related_resources(
+    fleet: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (shared_reads, snapshot):
+        monkeypatch.setattr(module, "MEMBERS", 7)
+    many = [str(number) for number in range(1, 31)]
+    path = "/persons/6?include=computers"
+    response = await fleet.patch(path, new("person", {"computers": to_many(*many)}))
+    assert response.status == 200
+    assert [one["id"] for one in response.document["included"]] == many
+    assert response.data == (await fleet.get(path)).data
+
+
 async def test_a_stream_is_written_in_parts(fleet: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """The time that a client may take applies to each of them."""
     parts: list[int] = []
@@ -82,7 +135,7 @@ async def test_a_stream_is_written_in_parts(fleet: Api, monkeypatch: pytest.Monk
         await write(response, data)
 
     monkeypatch.setattr(web.StreamResponse, "write", record)
-    monkeypatch.setattr(resource, "MAX_WRITE", 10_000)
+    monkeypatch.setattr(document_view, "MAX_WRITE", 10_000)
     response = await fleet.get("/persons", **{"Accept-Encoding": "identity"})
     assert len(response.ids) == PERSONS
     assert sum(parts) > max(parts) == 10_000

@@ -1,16 +1,26 @@
 """The base classes of the views of documents: dispatching, reading requests, responding."""
 
-from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from typing import ClassVar, TypeAlias, TypeVar
 
 from aiohttp import hdrs, web
 
-from registry.compound import resolve
+from registry.compound import CompoundStream, only, resolve
 from registry.http.access_control import AUTHENTICATOR, PRINCIPAL, bearer_token
 from registry.http.app_keys import ADDRESSES, DEADLINES, GRAPH, REPOSITORY
-from registry.http.compression import GZIP, compresses, gzipped
+from registry.http.compression import GZIP, MIN_BYTES, GzipWriter, compresses, gzipped
 from registry.http.request_body import read_body
 from registry.http.request_headers import (
     GZIP_SUFFIX,
@@ -21,7 +31,7 @@ from registry.http.request_headers import (
     preconditions,
     read_preferences,
 )
-from registry.http.responses import POSITION, DocumentResponse
+from registry.http.responses import MAX_WRITE, POSITION, DocumentResponse, write_parts
 from registry.jsonapi import content_negotiation
 from registry.jsonapi.authorization import (
     Requirement,
@@ -33,7 +43,12 @@ from registry.jsonapi.authorization import (
 from registry.jsonapi.changes import NO_CHANGE, Change, Identifier, Verb, Write
 from registry.jsonapi.documents import (
     PLAIN,
+    Compound,
+    Envelope,
+    LinkageById,
+    Part,
     encode_document,
+    encode_stream,
     path_of,
     resource_objects,
     written_linkage,
@@ -69,7 +84,7 @@ _READING = (hdrs.METH_GET, hdrs.METH_HEAD, hdrs.METH_OPTIONS)
 """The methods of paths that cannot be written."""
 
 _NO_HEADERS: Mapping[str, str] = {}
-_JSONAPI: Mapping[str, str] = {hdrs.CONTENT_TYPE: MEDIA_TYPE}
+JSONAPI: Mapping[str, str] = {hdrs.CONTENT_TYPE: MEDIA_TYPE}
 
 
 class Endpoint:
@@ -308,28 +323,92 @@ class ResourceView(DocumentView):
         change: Change | None = None,
         status: int = 200,
         headers: Mapping[str, str] = _NO_HEADERS,
-    ) -> DocumentResponse:
+    ) -> web.StreamResponse:
         """Respond with a single resource. change: of a write, whose relationships are shown."""
-        resource, compound = self.resource, PLAIN
+        resource = self.resource
+        path = path_of(resource, record["_id"])
+        if status == 201:
+            headers = {hdrs.LOCATION: path, **headers}
+        compound: Compound | None = PLAIN
         if query.include is not None:
             compound = await resolve(resource, [record], query, snapshot, self.graph)
-        if change and change.linkages:
-            shown = {**compound.linkage.get(resource.type, {})}
-            for name, written in written_linkage(record, change).items():
-                shown[name] = {**written, **shown.get(name, {})}
-            compound = replace(compound, linkage={**compound.linkage, resource.type: shown})
-        path = path_of(resource, record["_id"])
+        if compound is None:
+            pieces = self._pieces_of(record, query, snapshot, change)
+            shown = None if change else snapshot
+            return await self.stream(pieces, shown, {**JSONAPI, **headers}, status)
+        linkage = _with_written(compound.linkage, resource, record, change)
 
         def encode() -> bytes:
-            (data,) = resource_objects(resource, [record], compound.linkage, query)
+            (data,) = resource_objects(resource, [record], linkage, query)
             return encode_document(data, compound, query, self.graph, {"self": path})
 
         size = (0 if compound is PLAIN else compound.size) + (change.size if change else 0)
         encoded = await self.encode(encode, size, record)
-        if status == 201:
-            headers = {hdrs.LOCATION: path, **headers}
         # The time of a write may be later than what its response shows.
         return await self.respond(encoded, None if change else snapshot, status, headers)
+
+    async def _pieces_of(
+        self, record: Record, query: Query, snapshot: Snapshot, change: Change | None
+    ) -> AsyncGenerator[bytes]:
+        """Yield the document of a resource that has too many related ones to be in memory."""
+        resource = self.resource
+        envelope = Envelope({"self": path_of(resource, record["_id"])}, many=False)
+        stream = CompoundStream(resource, query, snapshot, self.graph)
+
+        async def primary() -> AsyncGenerator[Part]:
+            async for part in stream.primary(only([record])):
+                yield replace(part, linkage=_with_written(part.linkage, resource, record, change))
+
+        async with (
+            aclosing(stream.included()) as included,
+            aclosing(encode_stream(primary(), included, query, envelope)) as pieces,
+        ):
+            async for piece in pieces:
+                yield piece
+
+    async def stream(
+        self,
+        pieces: AsyncGenerator[bytes],
+        snapshot: Snapshot | None,
+        headers: Mapping[str, str],
+        status: int = 200,
+    ) -> web.StreamResponse:
+        """Respond with the pieces of a body, without an entity tag.
+
+        snapshot: what was read; None for a write. Raises BulkheadFull for too many streams.
+        """
+        async with (
+            self.repository.bulkheads.streams.slot(self.client),
+            aclosing(pieces),
+        ):
+            return await self.send(pieces, snapshot, headers, status)
+
+    async def send(
+        self,
+        pieces: AsyncGenerator[bytes],
+        snapshot: Snapshot | None,
+        headers: Mapping[str, str],
+        status: int = 200,
+    ) -> web.StreamResponse:
+        """Respond as `stream`, in the slot that the caller has."""
+        request = self.request
+        response = web.StreamResponse(status=status, headers=headers)
+        writer: web.StreamResponse | GzipWriter = response
+        # Until the beginning is ready, an error still becomes an error document.
+        beginning = await _first_bytes(pieces, MIN_BYTES)
+        self.deadlines.stop()
+        if snapshot is not None:
+            response.headers.update(await self.position_header(snapshot))
+        if compresses(request, len(beginning)):
+            writer = GzipWriter(response)
+        await response.prepare(request)
+        if request.method == hdrs.METH_HEAD:
+            return response
+        await write_parts(writer.write, beginning, MAX_WRITE)
+        async for piece in pieces:
+            await write_parts(writer.write, piece, MAX_WRITE)
+        await writer.write_eof()
+        return response
 
     async def encode(
         self,
@@ -355,7 +434,7 @@ class ResourceView(DocumentView):
         snapshot: Snapshot | None = None,
         status: int = 200,
         headers: Mapping[str, str] = _NO_HEADERS,
-        content: Mapping[str, str] = _JSONAPI,
+        content: Mapping[str, str] = JSONAPI,
     ) -> DocumentResponse:
         """Return a document with its entity tag, or 304 if the client has it already.
 
@@ -376,3 +455,25 @@ class ResourceView(DocumentView):
             all_headers[hdrs.CONTENT_ENCODING] = GZIP
             body = await gzipped(body)
         return DocumentResponse(status, body, all_headers)
+
+
+def _with_written(
+    linkage: LinkageById, resource: ResourceType, record: Record, change: Change | None
+) -> LinkageById:
+    """Return the linkage of a document with the relationships that its write has changed."""
+    if change is None or not change.linkages:
+        return linkage
+    shown = {**linkage.get(resource.type, {})}
+    for name, written in written_linkage(record, change).items():
+        shown[name] = {**written, **shown.get(name, {})}
+    return {**linkage, resource.type: shown}
+
+
+async def _first_bytes(pieces: AsyncIterator[bytes], least: int) -> bytes:
+    """Return the beginning of a body: so many bytes at least, unless it is shorter."""
+    beginning = b""
+    async for piece in pieces:
+        beginning += piece
+        if len(beginning) >= least:
+            break
+    return beginning

@@ -1,26 +1,26 @@
 """The views of a type, and responses with lists: a page, or a stream of all, as JSON:API or CSV."""
 
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 
 from aiohttp import hdrs, web
 
-from registry.compound import CompoundStream, resolve
+from registry.compound import CompoundStream, only, resolve
 from registry.csv_format import CsvTable
-from registry.http.compression import MIN_BYTES, GzipWriter, compresses
 from registry.http.request_headers import is_current, read_preferences
-from registry.http.responses import MAX_WRITE, DocumentResponse, write_parts
+from registry.http.responses import DocumentResponse
 from registry.http.views.document_view import ResourceView
 from registry.jsonapi.authorization import required_by_change, required_by_query
 from registry.jsonapi.changes import NEW, Verb, Write
 from registry.jsonapi.content_negotiation import prefers
 from registry.jsonapi.documents import (
     LARGE_PART,
+    Envelope,
     array,
-    encode_collection,
     encode_document,
+    encode_stream,
     resource_objects,
 )
 from registry.jsonapi.error_types import InvalidParameter, PreconditionFailed
@@ -40,7 +40,7 @@ _NO_INCLUDE = "`include` is not possible with `Prefer: tx=rollback`, as it reads
 class DetailView(ResourceView):
     """One resource (JSON:API 1.0, Fetching, Updating and Deleting Resources)."""
 
-    async def get(self) -> DocumentResponse:
+    async def get(self) -> web.StreamResponse:
         """Respond with the resource."""
         self.negotiate()
         query = self.read_query(self.scope)
@@ -48,7 +48,7 @@ class DetailView(ResourceView):
         record = await snapshot.get(self.resource, self.resource_id)
         return await self.respond_with_resource(record, query, snapshot)
 
-    async def patch(self) -> DocumentResponse:
+    async def patch(self) -> web.StreamResponse:
         """Change the attributes and relationships in the body, all or none."""
         load_change = partial(load, resource=self.resource, verb=Verb.UPDATE)
         query, change, _ = await self.read_request(load_change, required_by_change, self.scope)
@@ -75,7 +75,7 @@ class CollectionView(ResourceView):
         listing = Listing(snapshot, self.resource, query)
         return await respond_with_listing(self, self.resource, listing, query, snapshot, table)
 
-    async def post(self) -> DocumentResponse:
+    async def post(self) -> web.StreamResponse:
         """Create a resource, or update one as the request prefers.
 
         The response has the writable attributes unless `fields` is sent. Raises InvalidParameter
@@ -130,17 +130,24 @@ async def respond_with_listing(
     content = _content_headers(table)
     if query.page is not None:
         window, url = await listing.window(query.page), view.url
-        compound = await resolve(resource, window.records, query, snapshot, view.graph)
+        records, is_bounded = window.records, table is None
+        compound = await resolve(
+            resource, records, query, snapshot, view.graph, is_bounded=is_bounded
+        )
         links = {"self": url, **page_links(query.page, window, url)}
         meta = page_meta(query.page, window)
+        if compound is None:
+            stream = CompoundStream(resource, query, snapshot, view.graph)
+            encoded = document_pieces(stream, only(records), query, Envelope(links, meta))
+            return await view.stream(encoded, snapshot, content)
 
         def encode() -> bytes:
             if table:
-                return table.header + table.encode(window.records, compound)
-            data = array(resource_objects(resource, window.records, compound.linkage, query))
+                return table.header + table.encode(records, compound)
+            data = array(resource_objects(resource, records, compound.linkage, query))
             return encode_document(data, compound, query, view.graph, links, meta)
 
-        page = await view.encode(encode, len(window.records) + compound.size)
+        page = await view.encode(encode, len(records) + compound.size)
         return await view.respond(page, snapshot, content=content)
     if is_current(view.request, None):
         return DocumentResponse(304, b"", await view.position_header(snapshot))
@@ -148,35 +155,10 @@ async def respond_with_listing(
         if table:
             encoded = _table_pieces(table, chunks, snapshot, view.graph)
         else:
-            encoded = _document_pieces(view, resource, chunks, query, snapshot)
+            stream = CompoundStream(resource, query, snapshot, view.graph)
+            encoded = document_pieces(stream, chunks, query, Envelope({"self": view.url}))
         async with aclosing(encoded) as pieces:
-            return await _stream(view, pieces, content, snapshot)
-
-
-async def _stream(
-    view: ResourceView,
-    pieces: AsyncIterator[bytes],
-    content: dict[str, str],
-    snapshot: Snapshot,
-) -> web.StreamResponse:
-    """Respond with the pieces of a body. content: the headers that describe it."""
-    request = view.request
-    response = web.StreamResponse(headers=content)
-    writer: web.StreamResponse | GzipWriter = response
-    # Until the beginning is ready, an error still becomes an error document.
-    beginning = await _first_bytes(pieces, MIN_BYTES)
-    view.deadlines.stop()
-    response.headers.update(await view.position_header(snapshot))
-    if compresses(request, len(beginning)):
-        writer = GzipWriter(response)
-    await response.prepare(request)
-    if request.method == hdrs.METH_HEAD:
-        return response
-    await write_parts(writer.write, beginning, MAX_WRITE)
-    async for piece in pieces:
-        await write_parts(writer.write, piece, MAX_WRITE)
-    await writer.write_eof()
-    return response
+            return await view.send(pieces, snapshot, content)
 
 
 def _content_headers(table: CsvTable | None) -> dict[str, str]:
@@ -188,18 +170,16 @@ def _content_headers(table: CsvTable | None) -> dict[str, str]:
     }
 
 
-async def _document_pieces(
-    view: ResourceView,
-    resource: ResourceType,
+async def document_pieces(
+    stream: CompoundStream,
     chunks: AsyncIterable[Sequence[Record]],
     query: Query,
-    snapshot: Snapshot,
+    envelope: Envelope,
 ) -> AsyncGenerator[bytes]:
-    """Yield the document of a whole collection in pieces."""
-    stream = CompoundStream(resource, query, snapshot, view.graph)
+    """Yield a document in pieces. chunks: the primary resources."""
     async with aclosing(stream.primary(chunks)) as primary, aclosing(stream.included()) as rest:
         included = None if query.include is None else rest
-        async with aclosing(encode_collection(primary, included, query, view.url)) as pieces:
+        async with aclosing(encode_stream(primary, included, query, envelope)) as pieces:
             async for piece in pieces:
                 yield piece
 
@@ -210,20 +190,12 @@ async def _table_pieces(
     """Yield the CSV document of a whole collection in pieces."""
     prefix = table.header
     async for records in chunks:
-        compound = await resolve(table.resource, records, table.query, snapshot, graph)
+        query = table.query
+        compound = await resolve(table.resource, records, query, snapshot, graph, is_bounded=False)
+        assert compound is not None  # noqa: S101 - for mypy: it is not bounded
         encode = partial(table.encode, records, compound)
         await pause()
         size = len(records) + compound.size
         yield prefix + await offload(encode, size=size, limit=LARGE_PART)
         prefix = b""
     yield prefix
-
-
-async def _first_bytes(pieces: AsyncIterator[bytes], least: int) -> bytes:
-    """Return the beginning of a body: so many bytes at least, unless it is shorter."""
-    beginning = b""
-    async for piece in pieces:
-        beginning += piece
-        if len(beginning) >= least:
-            break
-    return beginning

@@ -7,15 +7,17 @@ connections, a page of 50 takes twice the CPU time of the service and of mongod 
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
 from bson.timestamp import Timestamp
+from pymongo import ASCENDING
 
 from registry.capacity import (
     LOOKUPS_OF_MANY,
     LOOKUPS_OF_ONE,
+    MEMBERS,
     PAGES_BY_ID,
     UNSHARED_LOOKUPS,
     BatchLimits,
@@ -23,9 +25,8 @@ from registry.capacity import (
 )
 from registry.jsonapi.pagination import Window
 from registry.model.graph import Graph
-from registry.model.record import Record
+from registry.model.record import ID, Record
 from registry.model.resource_type import ResourceType
-from registry.offloading import in_chunks
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.errors import translated_errors
 from registry.storage.mongo.batching import Batcher, BatchFunction, Coalescer
@@ -42,14 +43,22 @@ from registry.storage.records import Stage, id_condition, projection
 _Lookup: TypeAlias = tuple[Collection[int], tuple[str, ...]]
 """The ids to look up, and the stored fields to return."""
 
-_MAX_SHARED_IDS = 1_000
-"""A lookup of more ids than this is not batched, as it would delay smaller ones."""
-
-_MAX_QUERY_IDS = 100_000
-"""Ids in a query, which is limited to 16 MiB; an id takes up to 16 bytes."""
+MAX_IDS = 1_000
+"""Ids in a lookup: one of more would delay those that share its query."""
 
 _QUERY_INDEX = "_query"
 """The field of a record that holds the index of the range query that returned it."""
+
+
+class TooManyMembers(Exception):
+    """Resources have more members than one query may return.
+
+    id: the resource at which that was exceeded; those with lower ids do not have too many.
+    """
+
+    def __init__(self, id_: int) -> None:
+        super().__init__(f"exceeded at {id_}")
+        self.id = id_
 
 
 class Reads:
@@ -90,40 +99,38 @@ class Reads:
     async def look_up(
         self,
         resource_type: ResourceType,
-        field: str,
-        keys: Collection[int],
+        ids: Collection[int],
         fields: tuple[str, ...],
         time: Timestamp | None,
     ) -> ReadResult:
-        """Return the records in which a field has one of the keys, at least one.
+        """Return the records with these ids, from one to MAX_IDS.
 
         fields: the stored fields to return. Raises Unavailable.
         """
-        if len(keys) <= _MAX_SHARED_IDS:
-            is_single = len(keys) == 1
-            key = resource_type, field, is_single, time
-            batcher = self._batchers.get(key) or self._new_batcher(
-                key,
-                "lookups",
-                LOOKUPS_OF_ONE if is_single else LOOKUPS_OF_MANY,
-                partial(self._look_up_batch, resource_type, field, time),
-            )
-            return await batcher.load((keys, fields))
-        commands = [
-            find_command(resource_type.collection, {field: {"$in": some}}, projection(fields))
-            for some in split(keys)
-        ]
-        return await self.read_unshared(commands, time)
+        batch = partial(self._look_up_batch, resource_type, time)
+        return await self._lookups(resource_type, ID, ids, time, batch).load((ids, fields))
 
-    async def read_unshared(self, commands: list[Command], time: Timestamp | None) -> ReadResult:
-        """Return what commands find, one at least, at one point in time. Raises Unavailable."""
-        first, *others = commands
+    async def read_members(
+        self,
+        resource_type: ResourceType,
+        foreign_key: str,
+        ids: Collection[int],
+        fields: tuple[str, ...],
+        time: Timestamp | None,
+    ) -> ReadResult:
+        """Return the records whose foreign key is one of these ids, from one to MAX_IDS.
+
+        Raises TooManyMembers if they are more than MEMBERS; or Unavailable.
+        """
+        batch = partial(self._read_members_batch, resource_type, foreign_key, time)
+        lookups = self._lookups(resource_type, foreign_key, ids, time, batch)
+        return await lookups.load((ids, fields))
+
+    async def read_unshared(self, command: Command, time: Timestamp | None) -> ReadResult:
+        """Return what a command finds. Raises Unavailable."""
         with translated_errors():
             async with self._unshared:
-                result = await self.commands.run(first, time)
-                for command in others:
-                    result.records.extend((await self.commands.run(command, result.time)).records)
-        return result
+                return await self.commands.run(command, time)
 
     async def read_range(self, command: Command, time: Timestamp | None) -> ReadResult:
         """Return what a `find` command returns that sorts by the id.
@@ -136,6 +143,20 @@ class Reads:
             key, "range_scans", PAGES_BY_ID, partial(self._read_ranges, collection, time)
         )
         return await batcher.load(command)
+
+    def _lookups(
+        self,
+        resource_type: ResourceType,
+        field: str,
+        ids: Collection[int],
+        time: Timestamp | None,
+        batch_fn: BatchFunction[_Lookup, ReadResult],
+    ) -> Batcher[_Lookup, ReadResult]:
+        """Return the batcher for lookups of as many ids."""
+        is_single = len(ids) == 1
+        key = resource_type, field, is_single, time
+        limits = LOOKUPS_OF_ONE if is_single else LOOKUPS_OF_MANY
+        return self._batchers.get(key) or self._new_batcher(key, "lookups", limits, batch_fn)
 
     def _new_batcher(
         self,
@@ -156,37 +177,64 @@ class Reads:
         return batcher
 
     async def _look_up_batch(
-        self,
-        resource_type: ResourceType,
-        field: str,
-        time: Timestamp | None,
-        lookups: Sequence[_Lookup],
+        self, resource_type: ResourceType, time: Timestamp | None, lookups: Sequence[_Lookup]
     ) -> list[ReadResult]:
-        keys, fields = lookups[0]
-        if len(lookups) > 1:
-            keys = set[int]().union(*[keys for keys, _ in lookups])
-            fields = tuple(set[str]().union(*[fields for _, fields in lookups]))
-        query = {field: id_condition(list(keys))}
+        ids, fields = _union(lookups)
+        query = {ID: id_condition(list(ids))}
         command = find_command(resource_type.collection, query, projection(fields))
-        with translated_errors():
-            if time:
-                result = await self.read_unshared([command], time)
-            else:
-                result = await self.commands.run(command)
+        records, time = result = await self._run(command, time)
         if len(lookups) == 1:
             return [result]
-        records, time = result
-        by_key: dict[int, list[Record]] = defaultdict(list)
-        async for chunk in in_chunks(records):
-            for record in chunk:
-                if not isinstance(key := record[field], int):  # only requests for it should fail
-                    look_up = partial(self._look_up_batch, resource_type, field, time)
-                    return [(await look_up([one]))[0] for one in lookups]
-                by_key[key].append(record)
+        by_id = {record[ID]: record for record in records}
+        return [ReadResult([by_id[id_] for id_ in ids if id_ in by_id], time) for ids, _ in lookups]
+
+    async def _read_members_batch(
+        self,
+        resource_type: ResourceType,
+        foreign_key: str,
+        time: Timestamp | None,
+        lookups: Sequence[_Lookup],
+    ) -> list[ReadResult | Exception]:
+        """Read the members in the order of their owners until each request has all, or too many."""
+        owners, fields = _union(lookups)
+        members: dict[int, list[Record]] = defaultdict(list)
+        excess: dict[int, TooManyMembers] = {}  # by index of the lookup
+        while owners:
+            command = find_command(
+                resource_type.collection,
+                {foreign_key: id_condition(list(owners))},
+                projection((foreign_key, *fields)),
+                sort={foreign_key: ASCENDING},
+                limit=MEMBERS + 1,
+            )
+            result = await self._run(command, time)
+            records, time = result
+            if len(records) <= MEMBERS and len(lookups) == 1 and not members:
+                return [result]
+            for record in records:
+                members[record[foreign_key]].append(record)
+            for index, (ids, _) in enumerate(lookups):
+                id_ = _exceeded_at(ids, members)
+                if id_ is not None and index not in excess:
+                    excess[index] = TooManyMembers(id_)
+            if len(records) <= MEMBERS:
+                break
+            last = records[-1][foreign_key]  # which may have more
+            del members[last]
+            pending = (ids for index, (ids, _) in enumerate(lookups) if index not in excess)
+            owners = {id_ for ids in pending for id_ in ids if id_ >= last}
         return [
-            ReadResult([record for key in keys for record in by_key.get(key, ())], time)
-            for keys, _ in lookups
+            excess.get(index)
+            or result._replace(records=[record for id_ in ids for record in members.get(id_, ())])
+            for index, (ids, _) in enumerate(lookups)
         ]
+
+    async def _run(self, command: Command, time: Timestamp | None) -> ReadResult:
+        """Return what a command of a batch finds. Raises Unavailable."""
+        if time:
+            return await self.read_unshared(command, time)
+        with translated_errors():
+            return await self.commands.run(command)
 
     async def _read_ranges(
         self, collection: str, time: Timestamp | None, commands: Sequence[Command]
@@ -215,9 +263,19 @@ def _range_stages(index: int, command: Command) -> list[Stage]:
     ]
 
 
-def split(ids: Collection[int]) -> list[list[int]]:
-    """Return the ids in parts, each for one query."""
-    all_ids = list(ids)
-    return [
-        all_ids[start : start + _MAX_QUERY_IDS] for start in range(0, len(all_ids), _MAX_QUERY_IDS)
-    ]
+def _union(lookups: Sequence[_Lookup]) -> _Lookup:
+    """Return the ids and the fields of all lookups."""
+    if len(lookups) == 1:
+        return lookups[0]
+    ids = set[int]().union(*[ids for ids, _ in lookups])
+    return ids, tuple(set[str]().union(*[fields for _, fields in lookups]))
+
+
+def _exceeded_at(ids: Collection[int], members: Mapping[int, Sequence[Record]]) -> int | None:
+    """Return the id up to which there are more than MEMBERS members, if so many are known."""
+    count = 0
+    for id_ in sorted(ids):
+        count += len(members.get(id_, ()))
+        if count > MEMBERS:
+            return id_
+    return None

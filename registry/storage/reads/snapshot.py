@@ -1,19 +1,28 @@
 """Snapshots: reads that all show the database at one point in time."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from functools import partial
+from itertools import islice
 from operator import itemgetter
 
 from bson.timestamp import Timestamp
+from pymongo import ASCENDING
 
+from registry.capacity import MEMBERS
 from registry.jsonapi.error_types import NotFound
 from registry.model.implicit_attributes import LASTING, UNTIL
 from registry.model.record import ID, Record
 from registry.model.resource_type import Relationship, ResourceType
 from registry.offloading import in_chunks, offload
-from registry.storage.mongo.read_commands import Command, Session, aggregate_command
-from registry.storage.reads.shared_reads import Reads, split
+from registry.storage.errors import translated_errors
+from registry.storage.mongo.read_commands import (
+    Command,
+    Session,
+    aggregate_command,
+    find_command,
+)
+from registry.storage.reads.shared_reads import MAX_IDS, Reads, TooManyMembers
 from registry.storage.records import Stage, fields_of, projection, require_valid, visible_fields
 
 
@@ -39,9 +48,7 @@ class Snapshot:
         """Return the record with this id. Raises NotFound or Overloaded."""
         fields = visible_fields(resource_type)
         async with self.reads.bulkheads.small_requests:
-            records, self.time = await self.reads.look_up(
-                resource_type, ID, (id_,), fields, self.time
-            )
+            records, self.time = await self.reads.look_up(resource_type, (id_,), fields, self.time)
         if not records:
             raise NotFound.resource(resource_type.type, str(id_))
         require_valid(resource_type, records, fields)
@@ -50,21 +57,17 @@ class Snapshot:
         return records[0]
 
     async def read_by_ids(
-        self,
-        resource_type: ResourceType,
-        ids: Collection[int],
-        attributes: frozenset[str],
-        field: str = ID,
+        self, resource_type: ResourceType, ids: Collection[int], attributes: frozenset[str]
     ) -> list[Record]:
-        """Return the records in which a field has one of these ids, by ascending id.
+        """Return the records with these ids, by ascending id.
 
-        attributes: names of those to return. field: the id itself, or a foreign key. The ids of
-        resources that do not exist are ignored.
+        attributes: names of those to return. The ids of resources that do not exist are ignored.
         """
-        if not ids:
-            return []
-        fields = fields_of(resource_type, attributes)
-        records, self.time = await self.reads.look_up(resource_type, field, ids, fields, self.time)
+        fields, remaining = fields_of(resource_type, attributes), iter(ids)
+        records: list[Record] = []
+        while some := list(islice(remaining, MAX_IDS)):
+            found, self.time = await self.reads.look_up(resource_type, some, fields, self.time)
+            records += found
         records = await _in_order(resource_type, records, fields)
         return await self.with_copies(resource_type, records, attributes)
 
@@ -78,32 +81,62 @@ class Snapshot:
     ) -> list[Record]:
         """Return the members of a to-many relationship of each resource, by ascending id.
 
-        attributes: names of those to return. limit: return the first members of each resource.
+        ids: of the resources, from one to MAX_IDS. attributes: names of those to return. limit:
+        return the first members of each resource. Raises TooManyMembers for more than MEMBERS.
         """
         target, foreign_key = self.reads.graph[relationship.target], relationship.foreign_key
-        if limit is None:
-            return await self.read_by_ids(target, ids, attributes, foreign_key)
         fields = fields_of(target, attributes)
-        lookup: Stage = {
-            "from": target.collection,
-            "localField": ID,
-            "foreignField": foreign_key,
-            "pipeline": [
+        if limit is None:
+            members, self.time = await self.reads.read_members(
+                target, foreign_key, ids, fields, self.time
+            )
+        else:
+            lookup: Stage = {
+                "from": target.collection,
+                "localField": ID,
+                "foreignField": foreign_key,
+                "pipeline": [
+                    {"$sort": {ID: 1}},
+                    {"$limit": limit},
+                    {"$project": projection(fields)},
+                ],
+                "as": "members",
+            }
+            stages: list[Stage] = [
+                {"$match": {ID: {"$in": ids}}},
                 {"$sort": {ID: 1}},
-                {"$limit": limit},
-                {"$project": projection(fields)},
-            ],
-            "as": "members",
-        }
-        stages: list[Stage] = [{"$project": projection(())}, {"$lookup": lookup}]
-        commands = [
-            aggregate_command(resource_type.collection, [{"$match": {ID: {"$in": some}}}, *stages])
-            for some in split(ids)
-        ]
-        owners, self.time = await self.reads.read_unshared(commands, self.time)
-        members = [member for owner in owners for member in owner["members"]]
+                {"$project": projection(())},
+                {"$lookup": lookup},
+                {"$unwind": "$members"},
+                {"$replaceRoot": {"newRoot": "$members"}},
+                {"$limit": MEMBERS + 1},
+            ]
+            command = aggregate_command(resource_type.collection, stages)
+            members, self.time = await self.reads.read_unshared(command, self.time)
+            if len(members) > MEMBERS:
+                raise TooManyMembers(members[-1][foreign_key])
         records = await _in_order(target, members, fields)
         return await self.with_copies(target, records, attributes)
+
+    async def member_ids(self, relationship: Relationship, id_: int) -> AsyncGenerator[list[int]]:
+        """Yield the ids of all members of one resource, ascending, MEMBERS at a time.
+
+        For responses that have begun: waits for slots of heavy queries as long as it takes.
+        """
+        target, foreign_key = self.reads.graph[relationship.target], relationship.foreign_key
+        sort = {foreign_key: ASCENDING, ID: ASCENDING}
+        command = find_command(
+            target.collection, {foreign_key: id_}, projection(()), sort=sort, batchSize=MEMBERS
+        )
+        with translated_errors():
+            batches = await self.stream(command, MEMBERS, is_limited=False)
+            async with aclosing(batches):
+                while True:
+                    async with self.reads.bulkheads.heavy_queries.slot(is_refusable=False):
+                        records: list[Record] = await anext(batches, [])
+                    if not records:
+                        return
+                    yield [record[ID] for record in records]
 
     @asynccontextmanager
     async def cancellable(self) -> AsyncIterator[None]:

@@ -11,24 +11,19 @@ from registry.http import application
 from registry.http.access_control import (
     AUTHENTICATOR,
     Authenticator,
-    access_middleware,
     access_notice,
     oidc_verifier,
 )
-from registry.http.addresses import UI_PATH
 from registry.http.app_keys import (
-    DEADLINES,
     FOLLOWERS,
     GRAPH,
     LINKAGE,
     NOTICE,
     REPOSITORY,
     SETTINGS,
-    Deadlines,
     Limits,
 )
 from registry.http.followers import Followers
-from registry.http.responses import Cors
 from registry.http.views import site
 from registry.http.views.site import Scrape, scrape_process
 from registry.model.graph import Graph
@@ -61,11 +56,7 @@ def create_app(
     be unique; on startup, raises StartError if the database is unavailable.
     """
     capacity = capacity or Capacity.of(settings)
-    cors = Cors(settings.cors_origin, pages=(UI_PATH,))
-    app = application.new_application(settings, limits, cors)
-    if settings.requires_tokens:
-        app.middlewares.append(access_middleware(app))
-    app[DEADLINES] = Deadlines(capacity.response_seconds)
+    app = application.new_application(settings, limits, capacity.response_seconds)
     app[LINKAGE] = Coalescer("linkage")
     graph = Graph(resources).with_unique(settings.unique) if resources else settings.graph
     app[GRAPH] = graph

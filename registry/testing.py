@@ -15,13 +15,11 @@ from uuid import uuid4
 
 import pymongo
 from aiohttp import web
-from aiohttp.typedefs import Handler
 from pymongo import MongoClient
 from pymongo.errors import PyMongoError
 
 from registry.app import create_app
 from registry.http.app_keys import REPOSITORY
-from registry.http.error_responses import error_response
 from registry.http.server import Runner
 from registry.mongod import embedded
 from registry.resources.types_file import read_types
@@ -46,9 +44,7 @@ def app(**settings: Any) -> web.Application:
     starts a MongoDB for all, until `close`. Raises TypeError for an unknown setting, ValueError for
     an invalid file.
     """
-    created = _session().app(settings)
-    created.middlewares.insert(0, _error_documents)
-    return created
+    return _session().app(settings)
 
 
 @contextmanager
@@ -139,17 +135,6 @@ class _Session:
 
 
 _session = cache(_Session)
-
-
-@web.middleware
-async def _error_documents(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Respond to errors as the server of the service does, which is not that of aiohttp's tests."""
-    try:
-        return await handler(request)
-    except Exception as error:
-        if request.writer.output_size:
-            raise
-        return error_response(request, error)
 
 
 @contextmanager

@@ -3,12 +3,11 @@
 import shlex
 
 from aiohttp import hdrs, web
-from aiohttp.typedefs import Handler, Middleware
+from aiohttp.typedefs import Handler
 
 from registry.access.oidc import OidcVerifier
 from registry.access.principal import PREFIX, Principal, check_form, digest_of, known_scopes
 from registry.http.addresses import HEALTH_PATHS, PAGE_PATH, ROOT_PATH, UI_PATH
-from registry.http.app_keys import DEADLINES
 from registry.jsonapi.authorization import authorize
 from registry.jsonapi.error_types import AuthenticationRequired, InvalidAuthorization
 from registry.model.graph import Graph
@@ -70,41 +69,32 @@ def bearer_token(request: web.BaseRequest) -> str | None:
 AUTHENTICATOR = web.AppKey("authenticator", Authenticator)
 
 
-def access_middleware(app: web.Application) -> Middleware:
-    """Return the middleware, which sets the principal of a request before its view is called.
+@web.middleware
+async def check_access(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Set the principal of a request, and check what it may do, before the view is called.
 
     `required_by` of a handler returns what a request requires; the view checks what parameters and
     documents require in addition. A route whose handler has none is refused unless its path is
     public. OPTIONS only shows the methods of a path, and needs no token.
     """
-
-    @web.middleware
-    async def check_access(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if request.method == hdrs.METH_OPTIONS:
+    if request.method == hdrs.METH_OPTIONS:
+        return await handler(request)
+    required_by = getattr(request.match_info.handler, "required_by", None)
+    if required_by is None:
+        # The root tells what a token allows.
+        is_root = request.path == ROOT_PATH
+        if _is_public(request) and not (is_root and bearer_token(request)):
             return await handler(request)
-        required_by = getattr(request.match_info.handler, "required_by", None)
-        if required_by is None:
-            # The root tells what a token allows.
-            is_root = request.path == ROOT_PATH
-            if _is_public(request) and not (is_root and bearer_token(request)):
-                return await handler(request)
-            if not is_root and request.match_info.http_exception is None:
-                raise web.HTTPForbidden
-        # Without a route: 404 or 405, but only for an authenticated client.
-        requirements = required_by(request) if required_by else ()
-        token = bearer_token(request)
-        if token is None:
-            raise AuthenticationRequired
-        # The verification counts towards the time that the request may take.
-        task = app[DEADLINES].start()
-        try:
-            request[PRINCIPAL] = principal = await app[AUTHENTICATOR].verify(token)
-            authorize(principal, requirements)
-            return await handler(request)
-        finally:
-            app[DEADLINES].end(task)
-
-    return check_access
+        if not is_root and request.match_info.http_exception is None:
+            raise web.HTTPForbidden
+    # Without a route: 404 or 405, but only for an authenticated client.
+    requirements = required_by(request) if required_by else ()
+    token = bearer_token(request)
+    if token is None:
+        raise AuthenticationRequired
+    request[PRINCIPAL] = principal = await request.app[AUTHENTICATOR].verify(token)
+    authorize(principal, requirements)
+    return await handler(request)
 
 
 def _is_public(request: web.Request) -> bool:

@@ -1,13 +1,17 @@
-"""Applications: the headers of all responses, and the endpoints with their views and types."""
+"""Applications: their middlewares, and the endpoints with their views and types."""
 
 from collections.abc import Iterator
+from functools import partial
 
-from aiohttp import hdrs, web
+from aiohttp import web
 
-from registry.http.addresses import CHANGES_PATH, OPERATIONS_PATH, Addresses
-from registry.http.app_keys import ADDRESSES, CORS, LIMITS, SETTINGS, Limits
-from registry.http.request_body import defer_continue
-from registry.http.responses import Cors, common_headers, request_id
+from registry.http.access_control import check_access
+from registry.http.addresses import CHANGES_PATH, OPERATIONS_PATH, UI_PATH, Addresses
+from registry.http.app_keys import ADDRESSES, DEADLINES, LIMITS, SETTINGS, Limits
+from registry.http.cors import Cors, check_site
+from registry.http.deadlines import Deadlines, limit_time
+from registry.http.heads import check_head, defer_continue
+from registry.http.responses import finish, finish_headers
 from registry.http.views.all_types import AtomicView, FeedView
 from registry.http.views.document_view import ENDPOINTS, Endpoint
 from registry.http.views.relationship import LinkageView, MembersView, RelatedView
@@ -18,23 +22,25 @@ from registry.model.graph import Graph
 from registry.settings import Settings
 
 
-def new_application(settings: Settings, limits: Limits, cors: Cors) -> web.Application:
-    """Return an application without routes, with all that its server needs."""
-    app = web.Application()
-    app[SETTINGS], app[LIMITS], app[CORS] = settings, limits, cors
-    app[ADDRESSES] = Addresses(settings)
-    app.on_response_prepare.append(_add_headers)
+def new_application(
+    settings: Settings, limits: Limits, response_seconds: float = 60.0
+) -> web.Application:
+    """Return an application without paths. response_seconds: until a response has to begin."""
+    addresses, cors = Addresses(settings), Cors(settings.cors_origin, pages=(UI_PATH,))
+    deadlines = Deadlines(response_seconds)
+    # In the order in which they apply.
+    middlewares = [
+        finish(limits, addresses),
+        check_head(limits),
+        check_site(addresses, cors),
+        limit_time(deadlines),
+        *([check_access] if settings.requires_tokens else []),
+    ]
+    app = web.Application(middlewares=middlewares)
+    app[SETTINGS], app[LIMITS], app[ADDRESSES] = settings, limits, addresses
+    app[DEADLINES] = deadlines
+    app.on_response_prepare.append(partial(finish_headers, cors))
     return app
-
-
-async def _add_headers(request: web.Request, response: web.StreamResponse) -> None:
-    """Add the headers that every response has, other than DocumentResponse, which has them."""
-    response.headers.pop(hdrs.SERVER, None)  # it shows the version of aiohttp
-    for name, value in common_headers(request_id(request)).items():
-        response.headers.setdefault(name, value)
-    cors = request.config_dict[CORS]
-    if cors.is_on:
-        cors.add_headers(request, response.headers)
 
 
 def endpoints(graph: Graph, page_size: int) -> list[Endpoint]:

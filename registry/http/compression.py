@@ -31,18 +31,6 @@ def compresses(request: web.Request, size: int) -> bool:
     return bool(request.config_dict[SETTINGS].compression == "on")
 
 
-async def compress(request: web.Request, response: web.Response) -> None:
-    """Compress the body of a response, if the client accepts that."""
-    body = response.body
-    if (
-        isinstance(body, bytes)
-        and compresses(request, len(body))
-        and hdrs.CONTENT_ENCODING not in response.headers
-    ):
-        response.body = await gzipped(body)
-        response.headers[hdrs.CONTENT_ENCODING] = GZIP
-
-
 async def gzipped(body: bytes, level: int = _LEVEL) -> bytes:
     """Return a compressed body: equal bytes for equal bodies, as entity tags promise."""
     return await _compressed(zlib.compressobj(level, wbits=GZIP_FORMAT), body, zlib.Z_FINISH)

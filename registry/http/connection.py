@@ -7,8 +7,6 @@ new version of aiohttp changes one of them.
 import asyncio
 import logging
 import re
-import socket
-import struct
 from time import perf_counter
 from typing import Any, cast
 
@@ -16,8 +14,9 @@ from aiohttp import EMPTY_PAYLOAD, StreamReader, web
 from aiohttp.web_protocol import _ErrInfo
 
 from registry.http.app_keys import Limits
-from registry.http.error_responses import error_response
+from registry.http.error_responses import error_response, reset
 from registry.http.request_recorder import RequestRecorder
+from registry.http.responses import add_common_headers
 from registry.jsonapi.error_objects import ApiError
 from registry.jsonapi.error_types import HeaderFieldsTooLarge, MalformedRequest, RequestTimeout
 
@@ -34,9 +33,6 @@ _MAX_PIECE = 2**16
 _TLS_BUFFER = 2**12
 """Bytes that may wait to be sent by TLS. With a lower limit than the session tickets, which wait
 after a handshake, the event loop would never read the connection."""
-
-_LINGER_0 = struct.pack("ii", 1, 0)
-"""Of SO_LINGER: closing discards what the kernel buffers, in place of a regular end."""
 
 _log = logging.getLogger("registry")
 
@@ -111,9 +107,7 @@ class Connection(web.RequestHandler):
     def abort(self) -> None:
         """Reset the connection, so that the client does not take a partial response for a whole."""
         if self.transport is not None:
-            found: socket.socket = self.transport.get_extra_info("socket")
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_0)
-            self.transport.abort()
+            reset(self.transport)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to serve the connection."""
@@ -216,7 +210,10 @@ class Connection(web.RequestHandler):
             exc = MalformedRequest(f"The request is not valid HTTP: {reason}.")
         if isinstance(exc, RequestTimeout):
             self.started -= self._limits.arrival_seconds  # it began with the first byte of its head
-        return error_response(request, exc if isinstance(exc, Exception) else RuntimeError(message))
+        error = exc if isinstance(exc, Exception) else RuntimeError(message)
+        response = error_response(request, error)
+        add_common_headers(request, response)
+        return response
 
     def log_exception(self, *args: Any, exc_info: Any = None, **kwargs: Any) -> None:
         """Log a defect of the service; broken encoding of a body is the client's."""

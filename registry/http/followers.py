@@ -16,7 +16,7 @@ from typing import cast
 from aiohttp import web
 
 from registry.access.principal import InvalidToken, KeysUnavailable
-from registry.http.responses import write_parts
+from registry.http.sending import write_parts
 from registry.jsonapi.changes import (
     BEGINNING,
     COMMENT,

@@ -50,10 +50,6 @@ async def read_body(
     return body
 
 
-async def defer_continue(_: web.Request) -> None:
-    """Replace aiohttp's handler of `Expect`, which asks for every body, also one to be rejected."""
-
-
 async def _receive(
     request: web.Request, limits: Limits, admit: Callable[[], Awaitable[None]]
 ) -> bytes:

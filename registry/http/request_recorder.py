@@ -12,7 +12,7 @@ from aiohttp import hdrs, web
 from registry.http import ACCESS_LOG
 from registry.http.access_control import PRINCIPAL
 from registry.http.addresses import Addresses
-from registry.http.responses import request_id, trace_id
+from registry.http.request_ids import request_id, trace_id
 from registry.metrics import REQUESTS, Sample
 
 NO_ROUTE = "none"

@@ -8,23 +8,16 @@ import ssl
 from contextlib import suppress
 from copy import copy
 from datetime import UTC, datetime
-from itertools import chain
 from time import perf_counter
 from typing import Any, NoReturn, cast
 
-from aiohttp import hdrs, web
+from aiohttp import web
 from aiohttp.http import HttpVersion10, HttpVersion11
 from cryptography import x509
 
-from registry.http.addresses import HEALTH_PATHS
-from registry.http.app_keys import ADDRESSES, CORS, LIMITS
-from registry.http.compression import compress
+from registry.http.app_keys import ADDRESSES, LIMITS
 from registry.http.connection import Connection
-from registry.http.error_responses import error_response, log_error
 from registry.http.request_recorder import RequestRecorder
-from registry.http.responses import FETCH_SITE, DocumentResponse, NoResponse
-from registry.jsonapi.error_objects import ApiError
-from registry.jsonapi.error_types import ExpectationFailed, HeaderFieldsTooLarge
 from registry.program import InvalidSetting
 from registry.settings import Settings, flag
 
@@ -141,7 +134,7 @@ class _Server(web.Server):
 
     def __init__(self, app: web.Application, recorder: RequestRecorder) -> None:
         super().__init__(self._handle, handler_cancellation=True)
-        self._limits, self._addresses, self._cors = app[LIMITS], app[ADDRESSES], app[CORS]
+        self._limits = app[LIMITS]
         self._recorder = recorder
         self._is_stopping = False
 
@@ -188,68 +181,12 @@ class _Server(web.Server):
         return web.Request(message, payload, protocol, writer, task, asyncio.get_running_loop())
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Return the response of the application, or the error document for what it raises."""
+        """Return the response of the application."""
         try:
-            self._check(request)
-            preflight = self._cors.preflight(request) if self._cors.is_on else None
-            response = preflight or await self._handle_by_app(request)
-        except Exception as error:  # noqa: BLE001 - each becomes a response
-            response = _respond_to(request, error)
-        except BaseException:
-            _abort_if_begun(request)
+            return await self._handle_by_app(request)
+        except asyncio.CancelledError:
             _connection(request).record(request, None)
             raise
-        # An exact class, as isinstance is slow for an abstract class such as StreamResponse.
-        if response.__class__ is DocumentResponse:
-            if self._cors.is_on:
-                self._cors.add_headers(request, response.headers)
-        elif isinstance(response, web.Response) and isinstance(request, web.Request):
-            await compress(request, response)
-        return response
-
-    def _check(self, request: web.BaseRequest) -> None:
-        """Raise an ApiError for what no path accepts."""
-        fields = request.raw_headers
-        size = sum(map(len, chain.from_iterable(fields))) + len(fields) * len(": \r\n")
-        if size > self._limits.fields_bytes:
-            raise HeaderFieldsTooLarge(self._limits.fields_bytes)
-        try:
-            self._addresses.check_host(request)
-            if FETCH_SITE in request.headers:
-                self._cors.check(request)
-        except ApiError:
-            # Orchestrators send health checks to whatever name they know.
-            if request.path not in HEALTH_PATHS:
-                raise
-        # aiohttp leaves this to the `expect_handler` of each route; that of endpoints asks later.
-        expected = request.headers.get(hdrs.EXPECT)
-        if expected and request.version >= HttpVersion11 and expected.lower() != "100-continue":
-            raise ExpectationFailed
-
-
-def _respond_to(request: web.BaseRequest, error: Exception) -> web.StreamResponse:
-    transport = request.transport
-    is_closed = transport is None or transport.is_closing()
-    is_disconnect = isinstance(error, ConnectionError) and is_closed
-    if not is_disconnect and not _abort_if_begun(request):
-        return error_response(request, error)
-    if not is_disconnect:  # a disconnect is not a defect
-        log_error(request, error)
-    # An exception of a request's task is in a reference cycle with its traceback, which would keep
-    # all parts of a stream in memory until the garbage collector runs.
-    error.with_traceback(None)
-    return NoResponse()
-
-
-def _abort_if_begun(request: web.BaseRequest) -> bool:
-    """Reset a connection whose response has begun, so that no client takes a part for the whole.
-
-    Returns whether it had begun.
-    """
-    has_begun = request.writer.output_size > 0
-    if has_begun:
-        _connection(request).abort()
-    return has_begun
 
 
 def _connection(request: web.BaseRequest) -> Connection:

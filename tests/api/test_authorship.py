@@ -46,7 +46,7 @@ async def authenticate(request: web.Request, handler: Handler) -> web.StreamResp
 @pytest.fixture
 async def api(serve: Serve, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Api:
     """The running service with an authentication that trusts its clients."""
-    monkeypatch.setattr("registry.app.access_middleware", lambda _: authenticate)
+    monkeypatch.setattr("registry.http.application.check_access", authenticate)
     return await serve(settings=replace(settings, auth="on"))
 
 

@@ -72,6 +72,17 @@ async def test_every_response_has_the_headers_for_an_allowed_origin_once(shared:
         assert "Access-Control-Allow-Credentials" not in response.headers
 
 
+async def test_an_allowed_page_sees_why_its_request_is_refused(shared: Api) -> None:
+    for status, sent in (
+        (417, {"Expect": "a miracle"}),
+        (421, {"Host": "attacker.example"}),
+        (431, {f"X-{number}": "x" * 8_000 for number in range(9)}),
+    ):
+        response = await shared.get("/persons", Origin=ORIGIN, **sent)
+        assert response.status == status
+        assert response.headers["Access-Control-Allow-Origin"] == ORIGIN
+
+
 async def test_other_origins_get_no_permission(shared: Api) -> None:
     await shared.person()
     similar = (f"{ORIGIN}.attacker.example", "http://app.example", ORIGIN[:-1], "null")

@@ -15,7 +15,6 @@ from pytest_aiohttp.plugin import AiohttpClient
 
 from registry.http.app_keys import LIMITS, Limits
 from registry.http.application import new_application
-from registry.http.responses import Cors
 from registry.http.server import Runner
 from registry.settings import Settings
 from tests.support import Client
@@ -93,9 +92,17 @@ async def endless(request: web.Request) -> web.StreamResponse:
         await response.write(bytes(50_000))
 
 
-def new_app(handler: Handler, path: str = "/", limits: Limits = PATIENT_LIMITS) -> web.Application:
+SETTINGS = Settings(allowed_host=("h",))
+
+
+def new_app(
+    handler: Handler,
+    path: str = "/",
+    limits: Limits = PATIENT_LIMITS,
+    settings: Settings = SETTINGS,
+) -> web.Application:
     """Return an application whose only route, any method at the path, has this handler."""
-    app = new_application(Settings(allowed_host=("h",)), limits, Cors(()))
+    app = new_application(settings, limits)
     app.router.add_route("*", path, handler)
     return app
 

@@ -11,10 +11,7 @@ from aiohttp import ClientPayloadError, web
 
 from registry.access.principal import Principal
 from registry.http.access_control import PRINCIPAL
-from registry.http.addresses import Addresses
-from registry.http.app_keys import ADDRESSES
 from registry.http.request_recorder import Entry
-from registry.http.responses import DocumentResponse
 from registry.settings import Settings
 from tests.http.conftest import (
     PATIENT_LIMITS,
@@ -45,14 +42,14 @@ async def respond(request: web.Request) -> web.StreamResponse:
         case "wait":
             WAITING.set()
             await asyncio.sleep(60)
-    return DocumentResponse(200, b"{}", {})
+    return web.Response(body=b"{}")
 
 
 @pytest.fixture
 async def client() -> AsyncIterator[Client]:
-    app = new_app(respond, "/persons/{id}", replace(PATIENT_LIMITS, arrival_seconds=1.0))
+    limits = replace(PATIENT_LIMITS, arrival_seconds=1.0)
     settings = Settings(trusted_proxy=(ip_network("127.0.0.1"),), allowed_host=("h",))
-    app[ADDRESSES] = Addresses(settings)
+    app = new_app(respond, "/persons/{id}", limits, settings)
     async with Client(Server(app)) as client:
         yield client
 
@@ -92,7 +89,7 @@ async def test_an_entry_has_no_value_of_its_request(
         (b"GET /nothing HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", 404, "GET"),
         (b"x\r\n\r\n", 400, "UNKNOWN"),
         (b"G", 408, "UNKNOWN"),
-        (b"GET / HTTP/1.1\r\nHost: h\r\nExpect: x\r\nConnection: close\r\n\r\n", 417, "GET"),
+        (b"GET /nothing HTTP/1.1\r\nHost: h\r\nExpect: x\r\nConnection: close\r\n\r\n", 417, "GET"),
     ],
     ids=["unknown path", "malformed", "slow head", "expectation"],
 )

@@ -11,7 +11,6 @@ from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
 from registry.http.addresses import Addresses
-from registry.http.app_keys import ADDRESSES
 from registry.settings import Settings
 from tests.http.conftest import StartApp, exchange, new_app
 from tests.support import Client
@@ -37,9 +36,7 @@ def serve(start_app: StartApp) -> Serve:
             known = addresses.origin(request), addresses.client_address(request)
             return web.Response(text=" ".join(known))
 
-        app = new_app(handle)
-        app[ADDRESSES] = addresses
-        return await start_app(app)
+        return await start_app(new_app(handle, settings=settings))
 
     return serve
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from aiohttp import web
 
-from registry.http.responses import MAX_WRITE, DocumentResponse
+from registry.http.sending import MAX_WRITE
 from tests.http.conftest import (
     GET,
     PATIENT_LIMITS,
@@ -39,7 +39,7 @@ async def test_one_response_is_buffered_for_a_client_that_does_not_read(start: S
 
     async def handle(request: web.Request) -> web.StreamResponse:
         requests.append(request)
-        return DocumentResponse(200, BODY, {})
+        return web.Response(body=BODY)
 
     client = await start(handle)
     with connected(client.port or 0) as opened:
@@ -80,7 +80,7 @@ async def test_a_client_that_reads_slowly_gets_its_whole_response(start: Start) 
     size, limits = 8_000_000, replace(PATIENT_LIMITS, send_seconds=2.0)
 
     async def handle(_: web.Request) -> web.StreamResponse:
-        return DocumentResponse(200, bytes(size), {})
+        return web.Response(body=bytes(size))
 
     received = 0
     client = await start(handle, limits)

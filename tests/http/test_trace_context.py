@@ -3,7 +3,7 @@
 from aiohttp import web
 from multidict import CIMultiDict
 
-from registry.http.responses import DocumentResponse, request_id, sent_id, trace_id
+from registry.http.request_ids import request_id, sent_id, trace_id
 from tests.http.conftest import Start
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -38,7 +38,7 @@ def test_the_id_of_a_well_formed_trace_is_kept_unless_the_request_has_one() -> N
 
 async def test_a_response_has_the_id_of_its_request(start: Start) -> None:
     async def handle(request: web.Request) -> web.StreamResponse:
-        return DocumentResponse(200, request_id(request).encode(), {})
+        return web.Response(text=request_id(request))
 
     client = await start(handle)
     ids = []

@@ -8,7 +8,7 @@ from registry.http.access_control import PRINCIPAL, bearer_token
 from registry.http.app_keys import FOLLOWERS, GRAPH
 from registry.http.connection import Connection
 from registry.http.request_headers import read_preferences
-from registry.http.responses import POSITION, DocumentResponse
+from registry.http.responses import POSITION
 from registry.http.views.document_view import DocumentView
 from registry.jsonapi.authorization import required_by_feed, required_by_operations
 from registry.jsonapi.changes import (
@@ -112,13 +112,13 @@ class FeedView(DocumentView):
             error.parameter = None if last else AFTER
             raise
 
-    async def _respond_with_positions(self) -> DocumentResponse:
+    async def _respond_with_positions(self) -> web.Response:
         encode = self.repository.positions.encode
         present = encode(await self.repository.now())
         oldest = await self.repository.oldest_retained_time()
         meta = {"position": present, "oldest": None if oldest is None else encode(oldest)}
         headers = {hdrs.CONTENT_TYPE: MEDIA_TYPE, POSITION: present}
-        return DocumentResponse(200, encode_meta({"self": self.url}, meta), headers)
+        return web.Response(body=encode_meta({"self": self.url}, meta), headers=headers)
 
 
 def _effect(result: WriteResult) -> Effect | None:

@@ -20,18 +20,17 @@ from aiohttp import hdrs, web
 from registry.compound import CompoundStream, only, resolve
 from registry.http.access_control import AUTHENTICATOR, PRINCIPAL, bearer_token
 from registry.http.app_keys import ADDRESSES, DEADLINES, GRAPH, REPOSITORY
-from registry.http.compression import GZIP, MIN_BYTES, GzipWriter, compresses, gzipped
+from registry.http.compression import MIN_BYTES, GzipWriter, compresses
 from registry.http.request_body import read_body
 from registry.http.request_headers import (
-    GZIP_SUFFIX,
     Preferences,
     idempotency_key,
-    is_current,
     make_etag,
     preconditions,
     read_preferences,
 )
-from registry.http.responses import MAX_WRITE, POSITION, DocumentResponse, write_parts
+from registry.http.responses import POSITION
+from registry.http.sending import MAX_WRITE, write_parts
 from registry.jsonapi import content_negotiation
 from registry.jsonapi.authorization import (
     Requirement,
@@ -139,13 +138,12 @@ class DocumentView(web.View):
         self.deadlines = app[DEADLINES]
 
     def __await__(self) -> Generator[None, None, web.StreamResponse]:
-        """Call the handler of the method. Raises Unavailable if it takes too long."""
+        """Call the handler of the method."""
         request = self.request
         handlers = self.endpoint.handlers
         handler = handlers.get(request.method)
         if handler is None:
             raise web.HTTPMethodNotAllowed(request.method, handlers)
-        task = self.deadlines.start()
         try:
             if len(request.raw_path) > _LONG_TARGET:
                 yield from pause().__await__()
@@ -153,7 +151,6 @@ class DocumentView(web.View):
         finally:
             for bulkhead, client in self._entered.items():
                 bulkhead.release(client)
-            self.deadlines.end(task)
 
     @staticmethod
     def required_by(request: web.Request) -> Sequence[Requirement]:
@@ -435,26 +432,16 @@ class ResourceView(DocumentView):
         status: int = 200,
         headers: Mapping[str, str] = _NO_HEADERS,
         content: Mapping[str, str] = JSONAPI,
-    ) -> DocumentResponse:
-        """Return a document with its entity tag, or 304 if the client has it already.
+    ) -> web.Response:
+        """Return a document with its entity tag.
 
         snapshot: what was read; None for a write. content: headers that describe the document.
-        Raises PreconditionFailed for a read (RFC 9110, 13.2.2).
         """
         body, etag = encoded
-        request = self.request
-        if is_compressed := compresses(request, len(body)):
-            etag += GZIP_SUFFIX
-        all_headers: dict[str, str] = {hdrs.ETAG: f'"{etag}"', **headers}
+        all_headers = {hdrs.ETAG: f'"{etag}"', **headers, **content}
         if snapshot is not None:
             all_headers |= await self.position_header(snapshot)
-            if is_current(request, etag):
-                return DocumentResponse(304, b"", all_headers)
-        all_headers |= content
-        if is_compressed:
-            all_headers[hdrs.CONTENT_ENCODING] = GZIP
-            body = await gzipped(body)
-        return DocumentResponse(status, body, all_headers)
+        return web.Response(status=status, body=body, headers=all_headers)
 
 
 def _with_written(

@@ -10,7 +10,6 @@ from aiohttp import hdrs, web
 from registry.compound import CompoundStream, only, resolve
 from registry.csv_format import CsvTable
 from registry.http.request_headers import is_current, read_preferences
-from registry.http.responses import DocumentResponse
 from registry.http.views.document_view import ResourceView
 from registry.jsonapi.authorization import required_by_change, required_by_query
 from registry.jsonapi.changes import NEW, Verb, Write
@@ -150,7 +149,7 @@ async def respond_with_listing(
         page = await view.encode(encode, len(records) + compound.size)
         return await view.respond(page, snapshot, content=content)
     if is_current(view.request, None):
-        return DocumentResponse(304, b"", await view.position_header(snapshot))
+        return web.Response(status=304, headers=await view.position_header(snapshot))
     async with listing.chunks(view.client) as chunks:
         if table:
             encoded = _table_pieces(table, chunks, snapshot, view.graph)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import replace
 from itertools import accumulate
 from typing import TypeAlias
 
@@ -31,7 +32,6 @@ from registry.http.addresses import (
 )
 from registry.http.app_keys import ADDRESSES, GRAPH, REPOSITORY, Limits
 from registry.http.application import new_application
-from registry.http.responses import Cors, DocumentResponse
 from registry.jsonapi.authorization import Requirement, readable_with
 from registry.jsonapi.content_negotiation import HTML, check_accept, prefers
 from registry.jsonapi.documents import encode_meta, path_of
@@ -101,7 +101,7 @@ async def _show_entry_point(request: web.Request) -> web.StreamResponse:
         **_access(request.get(PRINCIPAL), app[GRAPH]),
     }
     body = encode_meta({"self": root}, meta)
-    return DocumentResponse(200, body, {hdrs.CONTENT_TYPE: MEDIA_TYPE})
+    return web.Response(body=body, content_type=MEDIA_TYPE)
 
 
 async def _show_liveness(_: web.Request) -> web.Response:
@@ -163,7 +163,7 @@ def mount_metrics(app: web.Application, scrape: Scrape) -> None:
 
 def metrics_app(settings: Settings, scrape: Scrape) -> web.Application:
     """Return an application that serves nothing else, for a port of its own."""
-    app = new_application(settings, Limits(), Cors(()))
+    app = new_application(replace(settings, auth="off", cors_origin=()), Limits())
     mount_metrics(app, scrape)
     return app
 

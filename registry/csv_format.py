@@ -11,19 +11,26 @@ from dataclasses import dataclass, replace
 from io import StringIO
 from typing import Any
 
+from marshmallow import fields
+
 from registry.jsonapi.documents import Compound
 from registry.jsonapi.error_objects import ErrorCollector, quoted
 from registry.jsonapi.error_types import InvalidParameter
 from registry.jsonapi.query import Include, Query
-from registry.model.attributes import Attribute, Boolean, ComputedText, Text
+from registry.model.attributes import KINDS
+from registry.model.fieldset import fieldset
 from registry.model.graph import Graph
 from registry.model.record import Record
+from registry.model.resource_field import ResourceField
 from registry.model.resource_type import ResourceType
 
 # Where a formula begins: at the start of a cell, and after semicolons and line ends, at which some
 # spreadsheets divide it. Before it is one apostrophe if it is escaped; more belong to the value.
 _FORMULA = r"(?:\A|[;\n\r])\"*{}(?='*[=+\-@\t\n\r\0\uff1d\uff0b\uff0d\uff20])"
 _UNESCAPED, _ESCAPED = re.compile(_FORMULA.format("")), re.compile(_FORMULA.format("'"))
+
+_ID_TEXT = ResourceField("id", "_id", fields.String(), KINDS[fields.String])
+"""Ids in cells are read as text."""
 
 _PLAIN = re.compile(r"\w(?:[^;\n\r]*\w)?")
 """Most values, which need no escaping: a quick check."""
@@ -47,7 +54,7 @@ class Column:
     relationship: str | None
     type: str
     field: str
-    attribute: Attribute | None
+    attribute: ResourceField | None
 
 
 def find_column(name: str, resource: ResourceType, graph: Graph) -> Column | None:
@@ -56,7 +63,7 @@ def find_column(name: str, resource: ResourceType, graph: Graph) -> Column | Non
     if first and first not in resource.to_one:
         return None
     target = graph[resource.to_one[first].target] if first else resource
-    attribute = Text(nullable=False) if field == "id" else target.readable.get(field)
+    attribute = _ID_TEXT if field == "id" else target.readable.get(field)
     if attribute is None:
         return None
     # By a read-only attribute, such as a full name, a target can be found.
@@ -134,16 +141,14 @@ class CsvTable:
         """Return the cells of the records that have the attribute of a column."""
         if column.field == "id":
             return [str(record["_id"]) for record in records]
-        attribute = self._graph[column.type].readable[column.field]
-        if isinstance(attribute, ComputedText):
-            values = [attribute.compute(record) for record in records]
-        else:
-            values = [attribute.to_json(record.get(column.field)) for record in records]
-        if isinstance(attribute, Text):
+        resource, name = self._graph[column.type], column.field
+        shown = fieldset(resource, frozenset({name})).dump_all(records)
+        values = [attributes.get(name) for attributes in shown]
+        if isinstance(resource.readable[name].field, fields.String):
             return [escaped(text) if text else "" for text in values]
         # A negative number is not a formula.
         cells = ["" if value is None else str(value) for value in values]
-        return [cell.lower() for cell in cells] if isinstance(attribute, Boolean) else cells
+        return [cell.lower() for cell in cells] if bool in map(type, values) else cells
 
 
 def _column_names(query: Query, resource: ResourceType, graph: Graph) -> list[str]:

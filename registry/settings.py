@@ -13,7 +13,8 @@ from typing import Annotated, Any, NoReturn, get_type_hints
 from urllib.parse import urlsplit
 
 from registry.access import is_loopback, secure_url
-from registry.model.graph import Graph, InvalidDeclaration
+from registry.model.graph import Graph
+from registry.model.resource_type import InvalidDeclaration
 from registry.program import DATA_DIR, printable, program
 from registry.protocol import LARGEST_PAGE
 from registry.resources.types_file import InvalidTypesFile, TypesFile, declared_types, read_types

@@ -2,17 +2,7 @@
 
 from marshmallow import Schema
 
-from registry.model.attributes import (
-    Boolean,
-    ComputedText,
-    Date,
-    DateTime,
-    Decimal,
-    Email,
-    Enumeration,
-    Integer,
-    Text,
-)
+from registry.model import fields
 from registry.model.resource_type import Link, ResourceType
 from registry.resources import RESOURCES
 
@@ -20,18 +10,18 @@ from registry.resources import RESOURCES
 class DeviceSchema(Schema):
     """Attributes that are required, optional, read-only or computed, with and without default."""
 
-    name = Text(required=True)
-    note = Text()
-    contact = Email()
-    color = Enumeration("red", "green", "blue", default="red")
-    active = Boolean()
-    size = Integer()
-    price = Decimal()
-    bought = Date()
-    seen = DateTime()
-    rank = Integer(default=7, nullable=True)
-    state = Enumeration("new", "old", default="new", read_only=True)
-    label = ComputedText("name", "color")
+    name = fields.String(required=True)
+    note = fields.String(load_default=None)
+    contact = fields.Email(load_default=None)
+    color = fields.Enumeration("red", "green", "blue", load_default="red")
+    active = fields.Boolean(load_default=None)
+    size = fields.Integer(load_default=None)
+    price = fields.Decimal(load_default=None)
+    bought = fields.Date(load_default=None)
+    seen = fields.DateTime(load_default=None)
+    rank = fields.Integer(load_default=7, allow_none=True)
+    state = fields.Enumeration("new", "old", load_default="new", dump_only=True)
+    label = fields.ComputedText("name", "color")
 
 
 device = ResourceType(

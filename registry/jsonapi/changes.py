@@ -11,6 +11,7 @@ from registry.access.principal import Action, Principal, sufficient_scopes
 from registry.jsonapi.error_objects import DATA, ErrorCollector, JsonPointer, quoted, unknown_type
 from registry.jsonapi.error_types import InvalidParameter
 from registry.jsonapi.query import unknown_parameter
+from registry.model.fieldset import fieldset
 from registry.model.graph import Graph
 from registry.model.implicit_attributes import UPDATED_AT, UPDATED_BY
 from registry.model.record import LinkedIds, Record
@@ -73,13 +74,15 @@ class Change:
     """The attributes, by name, and the relationships that a request writes.
 
     author: the id of the principal that sent it, None if it is not known. read_only: attributes
-    that a client has read and sends back, which must have these values in JSON.
+    that a client has read and sends back, which must have these values in JSON. sent: of an
+    addition that merges, the attributes as they were sent, from which a creation gets defaults.
     """
 
     attributes: dict[str, Any]
     linkages: tuple[Linkage, ...]
     author: str | None = None
     read_only: Mapping[str, Any] = field(default_factory=dict)
+    sent: Mapping[str, Any] | None = None
 
     @property
     def size(self) -> int:
@@ -259,11 +262,8 @@ def _operation(change: ChangedRecord, audience: Audience) -> Mapping[str, Any] |
     identifier = {"type": resource.type, "id": str(change.id)}
     if change.verb is Verb.REMOVE:
         return {"op": change.verb, "ref": identifier}
-    attributes = {
-        name: resource.json_value(name, fields)
-        for name in resource.attributes
-        if name in fields and name in resource.writable
-    }
+    shown = fieldset(resource, resource.shown_writable).dump(fields)
+    attributes = {name: value for name, value in shown.items() if name in fields}
     relationships = {}
     for link in resource.links:
         if link.target in audience.readable and link.foreign_key in fields:

@@ -3,10 +3,12 @@
 The OpenAPI description shows the docstrings of these classes as descriptions of the responses.
 """
 
-from collections.abc import Mapping
-from typing import Self
+from collections.abc import Iterator, Mapping
+from typing import Any, Self
 
-from registry.jsonapi.error_objects import ApiError, example, quoted
+from marshmallow.exceptions import SCHEMA
+
+from registry.jsonapi.error_objects import READ_ONLY, ApiError, JsonPointer, example, quoted
 from registry.model.resource_type import ResourceType
 from registry.protocol import LARGEST_PAGE
 
@@ -261,6 +263,32 @@ class MisdirectedRequest(ApiError, status=421, code="misdirected_request"):
 @example("Field may not be null.", pointer="/data/attributes/first_name")
 class InvalidField(ApiError, status=422, code="invalid_field"):
     """An attribute or relationship is missing, unknown, read-only, or its value is not valid."""
+
+
+def invalid_attributes(
+    resource: ResourceType, defects: Mapping[str, Any], position: JsonPointer
+) -> Iterator[InvalidField]:
+    """Yield the errors for the attributes of a resource object, also nested ones.
+
+    defects: by name, as in a ValidationError of marshmallow. position: of the resource object.
+    """
+    place, unknown = position / "attributes", [resource.unknown_message]
+    for name, messages in defects.items():
+        detail = " ".join(_flat(messages))
+        if name not in resource.writable and messages in ((), unknown):
+            detail = f"{quoted(name)} is not an attribute of `{resource.type}`; available:"
+            detail = f"{detail} {quoted(*resource.attributes)}."
+            if name in resource.readable:
+                detail = READ_ONLY
+        yield InvalidField(detail, place if name == SCHEMA else place / name)
+
+
+def _flat(messages: Any) -> Iterator[str]:
+    if isinstance(messages, str):
+        yield messages
+        return
+    for message in messages.values() if isinstance(messages, Mapping) else messages:
+        yield from _flat(message)
 
 
 class IdempotencyKeyReused(ApiError, status=422, code="idempotency_key_reused"):

@@ -15,10 +15,11 @@ from marshmallow import ValidationError
 
 from registry.jsonapi.error_objects import ErrorCollector, JsonPointer, quoted
 from registry.jsonapi.error_types import InvalidParameter
-from registry.model.attributes import EQUALITY, Attribute, Operator
+from registry.model.attributes import EQUALITY, Operator
 from registry.model.graph import Graph
 from registry.model.implicit_attributes import LASTING, SINCE, UNTIL, CopiedText, Moment
-from registry.model.resource_type import Relationship, ResourceType, StoredField
+from registry.model.resource_field import ResourceField
+from registry.model.resource_type import Relationship, ResourceType
 
 MAX_VALUES = 1_000
 """The maximum number of values of `in`."""
@@ -156,27 +157,27 @@ def related_operator(relationship: Relationship) -> str:
     return _ANY if relationship.to_many else _HAS
 
 
-def related_fields(resource: ResourceType, graph: Graph) -> list[StoredField]:
+def related_fields(resource: ResourceType, graph: Graph) -> list[ResourceField]:
     """Return the fields of related resources that conditions can name, such as `owner.email`."""
     return [field for field, _ in _paths(resource.relationships, graph).values()]
 
 
-def filter_operators(attribute: Attribute) -> tuple[str, ...]:
+def filter_operators(field: ResourceField) -> tuple[str, ...]:
     """Return the operators that clients can compare an attribute by."""
-    return attribute.operators if isinstance(attribute, Moment) else (*attribute.operators, NULL)
+    return field.operators if isinstance(field.field, Moment) else (*field.operators, NULL)
 
 
 def _paths(
     relationships: Mapping[str, Relationship], graph: Graph
-) -> dict[str, tuple[StoredField, Relationship]]:
+) -> dict[str, tuple[ResourceField, Relationship]]:
     return {
-        (path := f"{name}.{field.name}"): (replace(field, name=path), relationship)
+        (path := f"{name}.{field.name}"): (field.renamed(path), relationship)
         for name, relationship in relationships.items()
         for field in _fields_of_related(graph[relationship.target]).values()
     }
 
 
-def _fields_of_related(resource: ResourceType) -> dict[str, StoredField]:
+def _fields_of_related(resource: ResourceType) -> dict[str, ResourceField]:
     """Return what conditions can name of a type when its resources are related ones."""
     return {**resource.own_fields, **resource.moment_fields}
 
@@ -194,7 +195,7 @@ class _Parser:
     from_text: bool
     resource: ResourceType
     graph: Graph
-    fields: Mapping[str, StoredField]
+    fields: Mapping[str, ResourceField]
     relationships: Mapping[str, Relationship]
     conditions: list[Condition]
 
@@ -210,7 +211,7 @@ class _Parser:
         value: Any = text
         if operator is None:
             # An empty value is an empty list, except for free text, where it is a value.
-            operators = field.attribute.operators
+            operators = field.operators
             is_empty_list = not text and Operator.PREFIX not in operators
             is_list = Operator.IN in operators and (is_empty_list or "," in text)
             operator = Operator.IN if is_list else Operator.EQ
@@ -284,18 +285,18 @@ class _Parser:
         field, relationship = self._field(name, *path)
         condition = self._condition(field, operator, value, *path)
         self.conditions.append(condition)
-        part = self._expanded(condition, field.attribute)
+        part = self._expanded(condition, field)
         if relationship is None:
             return part
         return Related(relationship, self.graph[relationship.target], part)
 
-    def _expanded(self, condition: Condition, attribute: Attribute) -> Filter:
+    def _expanded(self, condition: Condition, field: ResourceField) -> Filter:
         """Return what a condition stands for: on a moment, or on what a period copies.
 
         A copy is compared where it is stored: in the period if that has ended, else at the end of
         the link.
         """
-        match attribute:
+        match field.field:
             case Moment():
                 begins = Condition(SINCE, Operator.LE, condition.value)
                 return AllOf((begins, Condition(UNTIL, Operator.GT, condition.value)))
@@ -307,7 +308,7 @@ class _Parser:
                 return AnyOf((ended, AllOf((Condition(UNTIL, Operator.EQ, LASTING), on_end))))
         return condition
 
-    def _field(self, name: str, *path: str | int) -> tuple[StoredField, Relationship | None]:
+    def _field(self, name: str, *path: str | int) -> tuple[ResourceField, Relationship | None]:
         if name in self.fields:
             return self.fields[name], None
         paths = _paths(self.relationships, self.graph)
@@ -318,9 +319,9 @@ class _Parser:
         raise self.error(detail, *path, "name")
 
     def _condition(
-        self, field: StoredField, operator: str, value: Any, *path: str | int
+        self, field: ResourceField, operator: str, value: Any, *path: str | int
     ) -> Condition:
-        operators = filter_operators(field.attribute)
+        operators = filter_operators(field)
         if operator not in operators:
             detail = f"`{field.name}` does not support the operator {quoted(operator)}"
             raise self.error(f"{detail}; supported: {quoted(*operators)}.", *path, "op")
@@ -329,7 +330,7 @@ class _Parser:
                 detail = f"must be true or false, not {_quoted_json(value)}"
                 raise self.error(f"`null` of `{field.name}` {detail}.", *path, "val")
             comparison = Operator.EQ if value else Operator.NE
-            return Condition(field.stored_name, comparison, field.attribute.stored_null)
+            return Condition(field.stored_name, comparison, field.stored_null)
         comparison = Operator(operator)
         if comparison is not Operator.IN:
             operand = self._operand(field, comparison, value, *path, "val")
@@ -346,11 +347,13 @@ class _Parser:
         )
         return Condition(field.stored_name, comparison, tuple(operands))
 
-    def _operand(self, field: StoredField, operator: Operator, value: Any, *path: str | int) -> Any:
+    def _operand(
+        self, field: ResourceField, operator: Operator, value: Any, *path: str | int
+    ) -> Any:
         """Return the stored form of a value to compare with."""
-        attribute, from_text = field.attribute, self.from_text
-        if operator in EQUALITY and attribute.nullable and value == (NULL if from_text else None):
-            return attribute.stored_null
+        from_text = self.from_text
+        if operator in EQUALITY and field.nullable and value == (NULL if from_text else None):
+            return field.stored_null
         if value is None and operator not in EQUALITY:
             raise self.error(f"`{operator}` of `{field.name}` must not be null.", *path)
         if operator in {Operator.PREFIX, Operator.CONTAINS} and isinstance(value, str):
@@ -359,9 +362,9 @@ class _Parser:
                 raise self.error(f"`{operator}` of `{field.name}` {limit}.", *path)
             return value  # a part of a value does not have to be valid by itself
         try:
-            return attribute.from_text(value) if from_text else attribute.from_json(value)
+            return field.from_text(value) if from_text else field.from_json(value)
         except ValidationError as error:
-            detail = f"must be compared with {attribute.expected}, not {_quoted_json(value)}"
+            detail = f"must be compared with {field.kind.expected}, not {_quoted_json(value)}"
             raise self.error(f"`{field.name}` {detail}.", *path) from error
 
 

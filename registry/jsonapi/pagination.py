@@ -14,14 +14,11 @@ import orjson
 
 from registry.jsonapi.error_objects import ErrorCollector, quoted
 from registry.jsonapi.error_types import InvalidParameter, PageTooLarge, RangeNotSupported
-from registry.model.attributes import Attribute
 from registry.model.graph import Graph
-from registry.model.implicit_attributes import ResourceId
 from registry.model.record import MAX_ID, Record
-from registry.model.resource_type import Relationship, ResourceType
+from registry.model.resource_field import ResourceField
+from registry.model.resource_type import ID_FIELD, Relationship, ResourceType
 from registry.protocol import LARGEST_PAGE
-
-_RESOURCE_ID = ResourceId(nullable=False)
 
 _TRAPS = [decimal.Inexact, decimal.InvalidOperation, decimal.Overflow]
 _DECIMAL128 = decimal.Context(prec=34, Emin=-6143, Emax=6144, clamp=1, traps=_TRAPS)
@@ -37,7 +34,7 @@ class Key:
     stored_name: str
     descending: bool = False
     relationship: Relationship | None = None
-    attribute: Attribute = field(default=_RESOURCE_ID, compare=False)
+    attribute: ResourceField = field(default=ID_FIELD, compare=False)
 
     def __str__(self) -> str:
         related = f"{self.relationship.name}." if self.relationship else ""
@@ -73,7 +70,7 @@ def parse_sort(value: str, resource: ResourceType, graph: Graph) -> Order:
             owner = graph[relationship.target]
         stored = owner.stored_fields[field_name]
         descending = text.startswith("-")
-        keys.append(Key(stored.stored_name, descending, relationship, stored.attribute))
+        keys.append(Key(stored.stored_name, descending, relationship, stored))
     fields = [(key.relationship, key.stored_name) for key in keys]
     if len(set(fields)) < len(fields):
         errors.add(InvalidParameter("`sort` must not repeat a field.", parameter="sort"))
@@ -82,7 +79,7 @@ def parse_sort(value: str, resource: ResourceType, graph: Graph) -> Order:
         return tuple(keys[: fields.index((None, "_id")) + 1])  # ids are unique
     last = keys[-1]
     if last.relationship and (last.relationship, "_id") not in fields:
-        keys.append(replace(last, stored_name="_id", attribute=_RESOURCE_ID))
+        keys.append(replace(last, stored_name="_id", attribute=ID_FIELD))
     return (*keys, Key("_id", last.descending))
 
 

@@ -6,11 +6,12 @@ from typing import Any, TypeAlias
 from urllib.parse import unquote
 
 import orjson
+from marshmallow import ValidationError
 
 from registry.jsonapi.changes import NO_CHANGE, Change, Identifier, Linkage, Verb, Write
 from registry.jsonapi.error_objects import (
     DATA,
-    READ_ONLY,
+    MAX_ERRORS,
     ApiError,
     ErrorCollector,
     JsonPointer,
@@ -24,6 +25,7 @@ from registry.jsonapi.error_types import (
     MalformedDocument,
     NotFound,
     TypeConflict,
+    invalid_attributes,
 )
 from registry.model.graph import Graph
 from registry.model.implicit_attributes import parse_id
@@ -135,7 +137,6 @@ class DocumentLoader:
         An addition must have the required attributes and gets the defaults of others. One that
         merges needs a unique attribute instead.
         """
-        creates = verb is Verb.ADD and not merges
         if not isinstance(data, dict):
             raise MalformedDocument("`data` must be a resource object.", position)
         try:
@@ -143,33 +144,44 @@ class DocumentLoader:
         except MalformedDocument as error:  # unlike a TypeConflict: the attributes are meant
             self.errors.add(error)
         attributes = self._object_member(data, "attributes", position)
-        names = () if creates else resource.readable.keys() - resource.writable
-        read_only = {name: attributes[name] for name in attributes if name in names}
-        written = {name: attributes[name] for name in attributes if name not in names}
-        loaded = self._attributes(written, resource, position, creates=creates)
+        creates = verb is Verb.ADD and not merges
+        loaded, read_only = self._attributes(attributes, resource, position, creates=creates)
         linkages = self._linkages(data, resource, position)
         if merges and not resource.has_unique(attributes):
             place = position / "attributes" if "attributes" in data else position
             self.errors.add(InvalidMerge.without_unique(resource, place))
-        return Change(loaded, linkages, read_only=read_only)
+        sent = attributes if merges else None
+        return Change(loaded, linkages, read_only=read_only, sent=sent)
 
     def _attributes(
         self, attributes: _Object, resource: ResourceType, position: JsonPointer, *, creates: bool
-    ) -> _Object:
-        place, writable = position / "attributes", _Object()
-        for name, value in attributes.items():
-            if name in resource.writable:
-                writable[name] = value
-            elif name in resource.readable or name in resource.hidden:
-                self.errors.add(InvalidField(READ_ONLY, place / name))
-            else:
-                detail = f"{quoted(name)} is not an attribute of `{resource.type}`; available:"
-                detail = f"{detail} {quoted(*resource.attributes)}."
-                self.errors.add(InvalidField(detail, place / name))
-        loaded, defects = resource.load(writable, resource.attributes if creates else writable)
-        for name, detail in defects.items():
-            self.errors.add(InvalidField(detail, place / name))
-        return loaded
+    ) -> tuple[_Object, _Object]:
+        """Return the attributes to store, and those that are read-only and must not differ."""
+        read_only = _Object()
+        if len(attributes) > len(resource.readable) + MAX_ERRORS:
+            # The time that marshmallow takes is quadratic in the number of errors.
+            unknown = dict.fromkeys(attributes.keys() - resource.readable.keys(), ())
+            self.errors.extend(invalid_attributes(resource, unknown, position))
+        try:
+            return resource.load(attributes, partial=not creates), read_only
+        except ValidationError as error:
+            defects = error.messages_dict
+        if not creates:
+            read_only = {
+                name: attributes[name]
+                for name in attributes
+                if name in defects and resource.is_read_only(name)
+            }
+        if read_only:
+            written = {name: one for name, one in attributes.items() if name not in read_only}
+            try:
+                return resource.load(written, partial=True), read_only
+            except ValidationError as error:
+                defects = error.messages_dict
+        sent = {name: defects[name] for name in attributes if name in defects}
+        # In the order of the document, then what is missing.
+        self.errors.extend(invalid_attributes(resource, sent | defects, position))
+        return {}, {}
 
     def _linkages(
         self, data: _Object, resource: ResourceType, position: JsonPointer

@@ -3,23 +3,29 @@
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any
 
-from marshmallow import Schema
+from marshmallow.fields import Field
 
-from registry.model.attributes import Attribute, Text
+from registry.model.base_schema import PeriodSchema
 from registry.model.implicit_attributes import (
     AUTHORSHIP,
     BEGINNING,
     LASTING,
-    PERIOD_AUTHORSHIP,
     SINCE,
     UNTIL,
     CopiedText,
     PeriodBound,
 )
 from registry.model.record import ID, LAST_WRITE, VERSION
-from registry.model.resource_type import History, Link, Relationship, ResourceType
+from registry.model.resource_type import (
+    DeclarationPath,
+    History,
+    InvalidDeclaration,
+    Link,
+    Relationship,
+    ResourceType,
+)
 
 _MEMBER_NAME = re.compile(r"[a-z]([a-z0-9_]{0,61}[a-z0-9])?")
 
@@ -35,18 +41,6 @@ _MAX_INDEXES = 64
 
 _UNDECLARED_INDEXES = 2
 """The indexes of the ids and of the text blocks."""
-
-
-DeclarationPath: TypeAlias = tuple[str, ...]
-"""The name of a type, or of a type and one of its attributes or links; empty for all types."""
-
-
-class InvalidDeclaration(ValueError):
-    """A declaration that cannot work; the message names it and the reason. path: where it is."""
-
-    def __init__(self, message: str, *path: str) -> None:
-        super().__init__(message)
-        self.path: DeclarationPath = path
 
 
 class Graph(dict[str, ResourceType]):
@@ -89,7 +83,8 @@ class Graph(dict[str, ResourceType]):
         return Graph(
             replace(
                 one,
-                unique=frozenset(name for name in one.attributes if f"{one.type}.{name}" in names),
+                unique=one.unique
+                | {name for name in one.attributes if f"{one.type}.{name}" in names},
             )
             for one in self.writable
         )
@@ -131,8 +126,9 @@ def _check_names(
     """Check that attributes, relationships, `type`, `id` and the authorship share one namespace."""
     type_name, path = resource_type.type, _path_of(resource_type)
     links = [(one.foreign_key, _path_of(resource_type, one.name)) for one in resource_type.links]
-    attributes = [(name, _path_of(resource_type, name)) for name in resource_type.attributes]
-    hidden = [(name, path) for name in (*resource_type.hidden, *resource_type.tracking_fields)]
+    own = resource_type.attributes if resource_type.read_only else resource_type.schema().fields
+    attributes = [(name, _path_of(resource_type, name)) for name in own]
+    hidden = [(name, path) for name in resource_type.tracking_fields]
     fields = [*attributes, *relationships]
     _check_unique(f"field of {type_name}", fields)
     _check_unique(f"stored field of {type_name}", [*hidden, *attributes, *links])
@@ -147,14 +143,10 @@ def _check_names(
 
 def _check_attributes(resource_type: ResourceType) -> None:
     for name, attribute in resource_type.attributes.items():
-        defect = None
-        if attribute.unique and not attribute.can_be_unique:
-            defect = "is unique, so it must be writable and must not have a default"
-        elif not (attribute.required or attribute.nullable) and attribute.load_default is None:
-            defect = "must be required or nullable, or have a default"
-        if defect and name not in resource_type.computed:
+        if name in resource_type.unique and not attribute.can_be_unique:
+            reason = "is unique, so it must be writable and must not have a default"
             path = _path_of(resource_type, name)
-            raise InvalidDeclaration(f"attribute {resource_type.type}.{name} {defect}", *path)
+            raise InvalidDeclaration(f"attribute {resource_type.type}.{name} {reason}", *path)
 
 
 def _check_indexes(resource_type: ResourceType) -> None:
@@ -230,15 +222,18 @@ def history_types(resources: Iterable[ResourceType]) -> Iterator[ResourceType]:
 def _history_type(
     source: ResourceType, link: Link, history: History, target: ResourceType
 ) -> ResourceType:
-    attributes: dict[str, Attribute] = {
+    attributes: dict[str, Field[Any]] = {
         SINCE: PeriodBound(
             BEGINNING,
-            description="When it began; null if that was before records began.",
+            metadata={"description": "When it began; null if that was before records began."},
         ),
         UNTIL: PeriodBound(
             LASTING,
-            example=None,
-            description="When it ended; null while it lasts, which counts as later than any time.",
+            metadata={
+                "example": None,
+                "description": "When it ended; null while it lasts, which counts as later than any "
+                "time.",
+            },
         ),
     }
     for end, end_type, copies in (
@@ -250,7 +245,7 @@ def _history_type(
     return ResourceType(
         type=history.type,
         collection=history.collection,
-        schema=Schema.from_dict({**attributes}),
+        schema=PeriodSchema.from_dict(attributes),
         links=(
             Link(
                 name=source.type,
@@ -268,7 +263,6 @@ def _history_type(
                 else f"{history.collection}_as_{link.name}",
             ),
         ),
-        authorship=PERIOD_AUTHORSHIP,
         history_of=link,
     )
 
@@ -276,8 +270,8 @@ def _history_type(
 def _copied_attribute(end: str, source_name: str, end_type: ResourceType) -> CopiedText:
     """Return the attribute of a period that copies one of the type at an end of the link."""
     attribute = end_type.attributes.get(source_name)
-    example = attribute.openapi_schema()["example"] if isinstance(attribute, Text) else None
     description = (
         f"The `{source_name}` of the {end_type.type}, as it is, or was when the period ended."
     )
-    return CopiedText(end, source_name, example=example, description=description)
+    example = attribute.example if attribute else None
+    return CopiedText(end, source_name, metadata={"example": example, "description": description})

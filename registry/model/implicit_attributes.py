@@ -1,20 +1,15 @@
-"""The attributes that no type declares: ids, the authorship, and those of histories."""
+"""The fields that no type declares: ids, the authorship, and those of histories."""
 
 import datetime
 import math
 import re
-from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from registry.model.attributes import (
-    EQUALITY,
-    Attribute,
-    DateTime,
-    Integer,
-    Operator,
-    Text,
-    utc_text,
-)
+from marshmallow import fields
+
+from registry.model.attributes import EQUALITY, KINDS, Operator, same, utc_text
+from registry.model.fields import DateTime, Integer
 from registry.model.record import MAX_ID, Record
 
 ID_PATTERN = "[1-9][0-9]{0,18}"
@@ -37,22 +32,20 @@ def parse_id(text: str) -> int | None:
 class ResourceId(Integer):
     """An id, or if nullable a foreign key; filters compare it with any integer, also in text."""
 
-    expected = "an integer without leading zeros"
-    value_schema: Mapping[str, Any] = {"type": "integer"}
+    kind = replace(
+        Integer.kind,
+        expected="an integer without leading zeros",
+        schema={"type": "integer"},
+        parse=same,
+    )
+    default_error_messages = {"invalid": f"Not {kind.expected}."}
 
-    def from_json(self, value: Any) -> Any:
+    def _deserialize(self, value: Any, *_: Any, **__: Any) -> Any:
         """Return the integer; infinity beyond 64 bits, as every number in a record is less."""
-        if value.__class__ is str:
-            return self.from_text(value)
         if value.__class__ is float and abs(value) > MAX_ID:
             return math.copysign(math.inf, value)  # the parser returns such integers as floats
-        if value.__class__ is not int:
-            raise self.invalid()
-        return self.from_text(str(value))
-
-    def from_text(self, text: str) -> Any:
-        if not _INTEGER.fullmatch(text):
-            raise self.invalid()
+        if value.__class__ not in {str, int} or not _INTEGER.fullmatch(text := str(value)):
+            raise self.make_error("invalid")
         number = int(text) if len(text) <= _MAX_CHARACTERS else math.inf
         if -MAX_ID - 1 <= number <= MAX_ID:
             return number
@@ -62,64 +55,38 @@ class ResourceId(Integer):
 CREATED_AT, CREATED_BY = "created_at", "created_by"
 UPDATED_AT, UPDATED_BY = "updated_at", "updated_by"
 
+AUTHORSHIP = (CREATED_AT, CREATED_BY, UPDATED_AT, UPDATED_BY)
+"""Read-only attributes of every type, in the schema that all schemas have as a base.
 
-_DATE_TIME = DateTime()
+The stored field has the same name; it is missing or null if the value is unknown. Responses have
+them only if `fields` names them. Changes of links leave them alone: a person's links change
+together, so the times of computers would reveal which ones share an owner to clients that must not
+read persons.
+"""
 
 
-class StoredTime(Attribute):
+class StoredTime(DateTime):
     """A point in time that is stored as the text of responses, which sorts by time.
 
     For two times per resource, BSON dates take ten times as long to decode and to format: 3.3 us.
     """
 
-    stored_type = str
-    is_indexed = False
-    expected = DateTime.expected
-    sample = DateTime.sample
-    value_schema = DateTime.value_schema
+    kind = replace(
+        DateTime.kind,
+        stored_type=str,
+        is_indexed=False,
+        store=utc_text,
+        restore=same,
+    )
 
-    def from_json(self, value: Any) -> Any:
-        """Return the text in UTC, with milliseconds, of a text in any time zone."""
-        return _DATE_TIME.to_json(_DATE_TIME.from_json(value))
+    def _serialize(self, value: Any, *_: Any, **__: Any) -> Any:
+        return value
 
 
-class PrincipalName(Text):
+class PrincipalName(fields.String):
     """The id of a principal: the name of an access token, or `issuer#subject` of a JWT."""
 
-    is_indexed = False
-    operators = EQUALITY
-    constraints: Mapping[str, Any] = {}
-    sample = "ci"
-
-
-_PRINCIPAL_NAME = (
-    "the name of an access token, or `issuer#subject` of a JWT; null if not authenticated."
-)
-
-AUTHORSHIP: Mapping[str, Attribute] = {
-    CREATED_AT: StoredTime(read_only=True, description="When the resource was created."),
-    CREATED_BY: PrincipalName(read_only=True, description=f"Who created it: {_PRINCIPAL_NAME}"),
-    UPDATED_AT: StoredTime(
-        read_only=True,
-        description="When its attributes were last changed; relationships do not matter.",
-    ),
-    UPDATED_BY: PrincipalName(
-        read_only=True, description=f"Who changed its attributes: {_PRINCIPAL_NAME}"
-    ),
-}
-"""Read-only attributes of every type, by name. The stored field has the same name; it is missing
-or null if the value is unknown.
-
-Responses have them only if `fields` names them. Changes of links leave them alone: a person's links
-change together, so the times of computers would reveal which ones share an owner to clients that
-must not read persons."""
-
-
-PERIOD_AUTHORSHIP: Mapping[str, Attribute] = {
-    CREATED_BY: PrincipalName(read_only=True, description=f"Who began it: {_PRINCIPAL_NAME}"),
-    UPDATED_BY: PrincipalName(read_only=True, description=f"Who ended it: {_PRINCIPAL_NAME}"),
-}
-"""The authorship of the periods of a history, whose times are attributes."""
+    kind = replace(KINDS[fields.String], is_indexed=False, operators=EQUALITY, example="ci")
 
 
 def current_time() -> str:
@@ -157,49 +124,43 @@ class PeriodBound(DateTime):
     comparing thus need no special case, and `since <= T < until` is a range.
     """
 
-    is_indexed = False  # the periods of one resource are few
+    kind = replace(DateTime.kind, is_indexed=False)  # the periods of a resource are few
 
-    def __init__(self, stored_null: datetime.datetime, **metadata: Any) -> None:
-        super().__init__(read_only=True, **metadata)
+    def __init__(self, stored_null: datetime.datetime, **options: Any) -> None:
+        super().__init__(dump_only=True, allow_none=True, **options)
         self.stored_null = stored_null
 
-    def from_json(self, value: Any) -> datetime.datetime:
+    def _deserialize(self, value: Any, *_: Any, **__: Any) -> datetime.datetime:
         """Return the time, between those that are stored for null."""
-        return min(max(super().from_json(value), BEGINNING + _STEP), LASTING - _STEP)
+        time: datetime.datetime = super()._deserialize(value)
+        return min(max(time, BEGINNING + _STEP), LASTING - _STEP)
 
-    def to_json(self, value: datetime.datetime | None) -> str | None:
-        return None if value == self.stored_null else super().to_json(value)
+    def _serialize(self, value: Any, *_: Any, **__: Any) -> str | None:
+        return None if value == self.stored_null else super()._serialize(value)
 
 
 class Moment(PeriodBound):
     """The moment at which periods are in force: not an attribute, only a name in filters."""
 
-    operators = (Operator.EQ,)
+    kind = replace(PeriodBound.kind, operators=(Operator.EQ,))
 
     def __init__(self) -> None:
         super().__init__(BEGINNING)
-        self.nullable = False
+        self.allow_none = False
 
 
-class CopiedText(Text):
+class CopiedText(fields.String):
     """A text attribute of one end of a link: its present value, stored when a period ends.
 
     end: the relationship of the period that leads there. source: the name of the attribute there.
     """
 
-    is_indexed = False
+    kind = replace(KINDS[fields.String], is_indexed=False)
 
-    def __init__(self, end: str, source: str, **metadata: Any) -> None:
-        super().__init__(read_only=True, **metadata)
-        self.end = end
+    def __init__(self, end: str, source: str, *, metadata: dict[str, Any]) -> None:
         # The lengths follow from the attribute there.
-        self.constraints = {"x-copied-from": end}
+        super().__init__(
+            dump_only=True, allow_none=True, metadata={**metadata, "x-copied-from": end}
+        )
+        self.end = end
         self.source = source
-
-    def check(self, value: str) -> None:
-        """Accept any text: its limits are those of the attribute there."""
-
-    @property
-    def parts(self) -> tuple[str, str]:
-        """The stored fields that it follows from."""
-        return str(self.name), UNTIL

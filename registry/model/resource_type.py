@@ -3,15 +3,30 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
-from marshmallow import Schema, ValidationError, missing
+from marshmallow import Schema, missing
+from marshmallow.fields import Field
 
-from registry.model.attributes import Attribute, ComputedText, DateTime, Integer
+from registry.model.attributes import kind_of
+from registry.model.base_schema import RecordSchema, ResourceSchema
+from registry.model.fields import ComputedText, DateTime, Integer
 from registry.model.implicit_attributes import AT, AUTHORSHIP, SINCE, CopiedText, Moment, ResourceId
 from registry.model.record import ID, VERSION, Record
+from registry.model.resource_field import ResourceField
 
 SchemaClass: TypeAlias = type[Schema]  # within `ResourceType`, `type` is a field
+
+DeclarationPath: TypeAlias = tuple[str, ...]
+"""The name of a type, or of a type and one of its attributes or links; empty for all types."""
+
+
+class InvalidDeclaration(ValueError):
+    """A declaration that cannot work; the message names it and the reason. path: where it is."""
+
+    def __init__(self, message: str, *path: str) -> None:
+        super().__init__(message)
+        self.path: DeclarationPath = path
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +72,6 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredField:
-    """A field that resources can be filtered and sorted by: its names in API and database."""
-
-    name: str
-    stored_name: str
-    attribute: Attribute
-
-
-@dataclass(frozen=True, slots=True)
 class Relationship:
     """One direction of a link. inverse: the name of the other one.
 
@@ -80,15 +86,24 @@ class Relationship:
     read_only: bool = False
 
 
+def _made(name: str, stored_name: str, field: Field[Any], **flags: bool) -> ResourceField:
+    kind = kind_of(field)
+    assert kind is not None  # noqa: S101 - for mypy: fields of the package have one
+    return ResourceField(name, stored_name, field, kind, **flags)
+
+
+ID_FIELD = _made("id", ID, ResourceId(required=True), is_sortable=True, is_own=True)
+"""The id of resources of any type."""
+
+
 @dataclass(frozen=True, eq=False)
 class ResourceType:
     """The declaration of a type.
 
     type: JSON:API type, `person`. collection: path segment and MongoDB collection, `persons`.
-    schema: of the attributes. hidden: stored fields that are never returned, with their default at
-    creation. unique: the names of attributes that are unique without being declared so.
-    added: the names of attributes and links that a file of types declares.
-    authorship: further attributes, which responses have only if `fields` names them.
+    schema: of the attributes; those that are both `load_only` and `dump_only` are stored, but
+    nothing that clients know of. unique: the names of attributes that no two resources share; null
+    is not compared. added: the names of attributes and links that a file of types declares.
     relationships, history_of: derived by the graph, never declared. The latter is the link of whose
     history the resources are the periods; the service alone writes them.
     """
@@ -97,17 +112,78 @@ class ResourceType:
     collection: str
     schema: SchemaClass
     links: tuple[Link, ...] = ()
-    hidden: Mapping[str, Attribute] = field(default_factory=dict)
     unique: frozenset[str] = frozenset()
     added: frozenset[str] = frozenset()
-    authorship: Mapping[str, Attribute] = field(default_factory=lambda: AUTHORSHIP)
     history_of: Link | None = None
     relationships: Mapping[str, Relationship] = field(default_factory=dict)
 
     @cached_property
-    def attributes(self) -> Mapping[str, Attribute]:
-        """The declared attributes by name, in the order of declaration."""
-        return cast("Mapping[str, Attribute]", self.schema().fields)  # as declared
+    def record_schema(self) -> SchemaClass:
+        """The declared schema with the base of all schemas, which reads records."""
+        if issubclass(self.schema, RecordSchema):
+            return self.schema
+        if self.schema is Schema:
+            return ResourceSchema
+        meta = type("Meta", (self.schema.Meta,), {"register": False})
+        return type(self.schema.__name__, (self.schema, ResourceSchema), {"Meta": meta})
+
+    @cached_property
+    def _whole_schema(self) -> Schema:
+        try:
+            return self.record_schema()
+        except ValueError as error:  # such as `only` of a name that does not exist
+            raise InvalidDeclaration(f"the schema of {self.type}: {error}", self.type) from error
+
+    @cached_property
+    def fields(self) -> tuple[ResourceField, ...]:
+        """The fields of the resources: id, attributes, links, the authorship, and internal ones."""
+        attributes = [self._attribute(name, one) for name, one in self._whole_schema.fields.items()]
+        key = ResourceId(allow_none=True)
+        return (
+            ID_FIELD,
+            *(one for one in attributes if one.is_declared and one.is_own),
+            *(_made(link.name, link.foreign_key, key, is_sortable=True) for link in self.links),
+            *(one for one in attributes if one.is_declared and not one.is_own),
+            *(one for one in attributes if not one.is_declared),
+            *(
+                made
+                for link in self.links
+                if link.history
+                for made in (
+                    _made(link.period_field, link.period_field, Integer(allow_none=True)),
+                    _made(link.changed_field, link.changed_field, DateTime(allow_none=True)),
+                )
+            ),
+            _made(VERSION, VERSION, Integer(allow_none=True)),
+        )
+
+    def _attribute(self, name: str, attribute: Field[Any]) -> ResourceField:
+        """Return an attribute. Raises InvalidDeclaration."""
+        path = self.type, name
+        if attribute.data_key is not None or attribute.attribute is not None:
+            reason = "must not have `data_key` or `attribute`: its name is that of the attribute"
+            raise InvalidDeclaration(f"{'.'.join(path)} {reason}", *path)
+        if kind_of(attribute) is None:
+            reason = f"is a {type(attribute).__name__}, whose stored form is not known"
+            raise InvalidDeclaration(f"{'.'.join(path)} {reason}: give the class a `kind`", *path)
+        is_shown = not attribute.load_only
+        return _made(
+            name,
+            name,
+            attribute,
+            is_declared=is_shown and name not in AUTHORSHIP,
+            is_shown=is_shown,
+            is_writable=not attribute.dump_only,
+            is_sortable=is_shown,
+            is_own=is_shown and name not in AUTHORSHIP and not isinstance(attribute, CopiedText),
+        )
+
+    @cached_property
+    def attributes(self) -> Mapping[str, ResourceField]:
+        """The declared attributes that clients see, by name, in the order of declaration."""
+        names = self._whole_schema.fields
+        by_name = {one.name: one for one in self.fields if one.is_declared}
+        return {name: by_name[name] for name in names if name in by_name}
 
     @cached_property
     def attribute_names(self) -> frozenset[str]:
@@ -115,9 +191,10 @@ class ResourceType:
         return frozenset(self.attributes)
 
     @cached_property
-    def readable(self) -> Mapping[str, Attribute]:
+    def readable(self) -> Mapping[str, ResourceField]:
         """The attributes that responses can have, by name: those declared, and the authorship."""
-        return {**self.attributes, **self.authorship}
+        authorship = (one for one in self.fields if one.is_shown and not one.is_declared)
+        return {**self.attributes, **{one.name: one for one in authorship}}
 
     @property
     def read_only(self) -> bool:
@@ -137,7 +214,11 @@ class ResourceType:
     @cached_property
     def copies(self) -> Mapping[str, CopiedText]:
         """The attributes that are copied from related resources."""
-        return {name: one for name, one in self.attributes.items() if isinstance(one, CopiedText)}
+        return {
+            name: one.field
+            for name, one in self.attributes.items()
+            if isinstance(one.field, CopiedText)
+        }
 
     @property
     def tracking_fields(self) -> list[str]:
@@ -147,55 +228,72 @@ class ResourceType:
 
     def json_value(self, name: str, record: Record) -> Any:
         """Return the value of a readable attribute in JSON, as responses show it."""
-        attribute = self.readable[name]
-        if isinstance(attribute, ComputedText):
-            return attribute.compute(record)
-        return attribute.to_json(record.get(name))
+        schema = self._whole_schema
+        value = schema.fields[name].serialize(name, record, accessor=schema.get_attribute)
+        return None if value is missing else value
 
     @cached_property
     def writable(self) -> frozenset[str]:
         """The names of the attributes that requests may contain."""
-        return frozenset(name for name, one in self.attributes.items() if not one.dump_only)
+        return frozenset(one.name for one in self.fields if one.is_writable)
+
+    @cached_property
+    def shown_writable(self) -> frozenset[str]:
+        """The names of the attributes that requests may contain and responses show."""
+        return frozenset(self.writable & self.attributes.keys())
+
+    def is_read_only(self, name: str) -> bool:
+        """Whether clients see the attribute of this name, but cannot set it."""
+        return name in self.readable and name not in self.writable
+
+    @property
+    def unknown_message(self) -> str:
+        """What `load` says of a name that no attribute has."""
+        return self._whole_schema.error_messages["unknown"]
 
     @cached_property
     def read_only_defaults(self) -> Mapping[str, Any]:
         """The values at creation of hidden and read-only attributes, other than computed ones."""
-        names = self.attribute_names - self.writable - self.computed.keys()
-        fields = {**self.hidden, **{name: self.attributes[name] for name in names}}
-        return {name: one.load_default for name, one in fields.items()}
+        return {
+            one.stored_name: one.default
+            for one in self.fields
+            if one.name in self._whole_schema.fields
+            and not (one.is_writable or one.is_computed or one.name in AUTHORSHIP)
+            and one.default is not missing
+        }
 
     @cached_property
     def computed(self) -> Mapping[str, ComputedText]:
         """The attributes that are computed from others."""
-        return {name: one for name, one in self.attributes.items() if isinstance(one, ComputedText)}
+        return {
+            name: one.field
+            for name, one in self.attributes.items()
+            if isinstance(one.field, ComputedText)
+        }
 
     @cached_property
-    def unique_attributes(self) -> Mapping[str, Attribute]:
+    def unique_attributes(self) -> Mapping[str, ResourceField]:
         """The unique attributes, by name."""
-        attributes = self.attributes.items()
-        return {name: one for name, one in attributes if one.unique or name in self.unique}
+        return {name: one for name, one in self.attributes.items() if name in self.unique}
 
     def has_unique(self, names: Iterable[str]) -> bool:
         """Whether one of these is the name of a unique attribute."""
         return not self.unique_attributes.keys().isdisjoint(names)
 
     @cached_property
-    def own_fields(self) -> Mapping[str, StoredField]:
+    def own_fields(self) -> Mapping[str, ResourceField]:
         """The fields of the resources themselves, without links, by name: `id`, attributes."""
-        own = {name: one for name, one in self.attributes.items() if name not in self.copies}
-        return {"id": StoredField("id", ID, ResourceId(nullable=False)), **_stored(own)}
+        return {one.name: one for one in self.fields if one.is_own}
 
     @cached_property
-    def stored_fields(self) -> Mapping[str, StoredField]:
+    def stored_fields(self) -> Mapping[str, ResourceField]:
         """The fields to filter and sort by: own ones, foreign keys, copies and the authorship."""
-        key = ResourceId(nullable=True)
-        links = {link.name: StoredField(link.name, link.foreign_key, key) for link in self.links}
-        return {**self.own_fields, **links, **_stored(self.copies), **_stored(self.authorship)}
+        return {one.name: one for one in self.fields if one.is_sortable}
 
     @cached_property
-    def moment_fields(self) -> Mapping[str, StoredField]:
+    def moment_fields(self) -> Mapping[str, ResourceField]:
         """What selects the periods of a history that are in force at a moment, by name."""
-        return {AT: StoredField(AT, SINCE, Moment())} if self.read_only else {}
+        return {AT: _made(AT, SINCE, Moment(), is_sortable=True)} if self.read_only else {}
 
     @cached_property
     def indexed_fields(self) -> frozenset[str]:
@@ -204,18 +302,12 @@ class ResourceType:
         Each change has to update the index: with one for `updated_at`, mongod takes a fifth more
         CPU for a batch of updates.
         """
-        fields = self.stored_fields.values()
-        return frozenset(one.stored_name for one in fields if one.attribute.is_indexed)
+        return frozenset(one.stored_name for one in self.fields if one.is_indexed)
 
     @cached_property
-    def record_attributes(self) -> Mapping[str, Attribute]:
-        """The attribute that declares each field of a record, by the name of the field."""
-        stored = {one.stored_name: one.attribute for one in self.stored_fields.values()}
-        tracking: dict[str, Attribute] = {}
-        for link in self.links:
-            if link.history:
-                tracking |= {link.period_field: Integer(), link.changed_field: DateTime()}
-        return {**stored, **tracking, VERSION: Integer(), **self.hidden}
+    def record_attributes(self) -> Mapping[str, ResourceField]:
+        """The field that declares each field of a record, by its stored name."""
+        return {one.stored_name: one for one in self.fields}
 
     @cached_property
     def fieldset_names(self) -> frozenset[str]:
@@ -223,29 +315,26 @@ class ResourceType:
         foreign_keys = (link.foreign_key for link in self.links)
         return frozenset({"id", *self.readable, *self.relationships, *foreign_keys})
 
-    def load(
-        self, values: Mapping[str, Any], names: Iterable[str]
-    ) -> tuple[dict[str, Any], dict[str, str]]:
-        """Return the values to store by name, and what is wrong with the others.
+    def load(self, values: Mapping[str, Any], *, partial: bool) -> dict[str, Any]:
+        """Return the stored forms of the attributes of a request, by name.
 
-        names: of the attributes to load: required ones must be given, others get their defaults.
+        partial: whether required attributes can be absent, and others get no defaults. Raises
+        ValidationError with what is wrong by name, as `Schema.load` does.
         """
-        loaded, defects = dict[str, Any](), dict[str, str]()
-        for name in names:
-            attribute, value = self.attributes[name], values.get(name)
-            if attribute.dump_only:
-                continue
-            try:
-                # marshmallow handles what is null or missing; for other values, it is slow.
-                if value is None:
-                    loaded[name] = attribute.deserialize(values.get(name, missing))
-                else:
-                    loaded[name] = attribute.load(value)
-            except ValidationError as error:
-                defects[name] = " ".join(map(str, error.messages))
-        return loaded, defects
+        loaded = self._whole_schema.load(values, partial=partial)
+        if not isinstance(loaded, Mapping):
+            raise TypeError(f"{self.type}: post_load must return a mapping, not {type(loaded)}")
+        return {
+            name: value if value is None else self._loadable[name].kind.store(value)
+            for name, value in loaded.items()
+            if name in self._loadable
+        }
 
-
-def _stored(attributes: Mapping[str, Attribute]) -> dict[str, StoredField]:
-    """Return the fields of attributes that are stored under their names."""
-    return {name: StoredField(name, name, one) for name, one in attributes.items()}
+    @cached_property
+    def _loadable(self) -> Mapping[str, ResourceField]:
+        """The attributes that requests and hooks can set, by name."""
+        return {
+            one.name: one
+            for one in self.fields
+            if one.is_writable or (one.name in self._whole_schema.fields and not one.is_computed)
+        }

@@ -21,6 +21,7 @@ from registry.model.graph import Graph
 from registry.model.implicit_attributes import PrincipalName, StoredTime
 from registry.model.record import LinkedIds, Record
 from registry.model.resource_type import Relationship, ResourceType
+from registry.openapi.attribute_schemas import example_of
 from registry.openapi.schemas import Json, absolute
 from registry.protocol import OPERATIONS, RESULTS
 
@@ -119,10 +120,9 @@ def positions() -> Json:
 
 def events(graph: Graph) -> str:
     """Return the events of a transaction that adds a resource of each type."""
-    types = frozenset(graph)
+    types, time, author = frozenset(graph), StoredTime.kind.example, PrincipalName.kind.example
     changes = [
-        ChangedRecord(Verb.ADD, one, 1, _record(one), StoredTime.sample, PrincipalName.sample)
-        for one in graph.writable
+        ChangedRecord(Verb.ADD, one, 1, _record(one), time, author) for one in graph.writable
     ]
     return encode_commit(changes, POSITION, Audience(types, types)).decode()
 
@@ -138,7 +138,7 @@ def _new(resource_type: ResourceType, names: Collection[str], **identity: str) -
 
 def _attributes(resource_type: ResourceType, names: Collection[str]) -> Json:
     attributes = resource_type.attributes.items()
-    return {name: one.openapi_schema()["example"] for name, one in attributes if name in names}
+    return {name: example_of(one) for name, one in attributes if name in names}
 
 
 def _record(resource_type: ResourceType) -> Record:

@@ -22,7 +22,9 @@ from registry.jsonapi.pagination import sort_names
 from registry.jsonapi.query import MAX_INCLUDE_STEPS, QueryScope
 from registry.model.graph import Graph
 from registry.model.implicit_attributes import Moment
-from registry.model.resource_type import Relationship, ResourceType, StoredField
+from registry.model.resource_field import ResourceField
+from registry.model.resource_type import Relationship, ResourceType
+from registry.openapi.attribute_schemas import example_of
 from registry.openapi.schemas import POSITIVE, Json, code
 from registry.protocol import (
     IDEMPOTENCY_KEY,
@@ -219,24 +221,23 @@ def _conditions(resource_type: ResourceType, graph: Graph) -> Json:
 
 def _example_condition(resource_type: ResourceType) -> Json:
     name, attribute = next(iter(resource_type.attributes.items()))
-    return {"name": name, "op": "eq", "val": attribute.openapi_schema()["example"]}
+    return {"name": name, "op": "eq", "val": example_of(attribute)}
 
 
-def _comparison(field: StoredField) -> Json:
-    attribute = field.attribute
-    if isinstance(attribute, Moment):
-        schema = dict(attribute.value_schema)
+def _comparison(field: ResourceField) -> Json:
+    if isinstance(field.field, Moment):
+        schema = dict(field.kind.schema)
         return _query(f"filter[{field.name}]", "The periods in force at this moment.", schema)
-    operators = list(filter_operators(attribute))
-    if not attribute.nullable:
+    operators = list(filter_operators(field))
+    if not field.nullable:
         operators.remove(NULL)
     related = " None without a related resource." if "." in field.name else ""
     description = (
         f"Resources whose `{field.name}` equals the value, or one of several.{related} "
         f"`filter[{field.name}][...]` compares by an operator: {code(operators)}."
     )
-    value = dict(attribute.value_schema)
-    if attribute.nullable and value != _STRING:
+    value = dict(field.kind.schema)
+    if field.nullable and value != _STRING:
         value = {"anyOf": [value, {**_STRING, "enum": [NULL]}]}
     schema = {"type": "array", "items": value}
     return _query(f"filter[{field.name}]", description, schema, **{"x-operators": operators})

@@ -7,10 +7,11 @@ from typing import Any, TypeAlias
 from registry.jsonapi.documents import JSONAPI, Effect, path_of
 from registry.jsonapi.error_types import error_types
 from registry.jsonapi.request_documents import MAX_OPERATIONS
-from registry.model.graph import Graph, InvalidDeclaration
+from registry.model.graph import Graph
 from registry.model.implicit_attributes import ID_PATTERN
 from registry.model.record import MAX_ID
-from registry.model.resource_type import Relationship, ResourceType
+from registry.model.resource_type import InvalidDeclaration, Relationship, ResourceType
+from registry.openapi.attribute_schemas import attribute_schema
 from registry.protocol import OPERATIONS, RESULTS
 
 Json: TypeAlias = dict[str, Any]
@@ -251,9 +252,9 @@ def _attributes(
 ) -> Json:
     """Return the schema of `attributes`. Only creation has required attributes and defaults."""
     attributes = {name: one for name, one in resource_type.readable.items() if name in names}
-    properties = {name: attribute.openapi_schema() for name, attribute in attributes.items()}
+    properties = {name: attribute_schema(attribute) for name, attribute in attributes.items()}
     for name in resource_type.unique_attributes.keys() & attributes:
-        case = ", whatever the case of letters" if attributes[name].ignores_case else ""
+        case = ", whatever the case of letters" if attributes[name].kind.ignores_case else ""
         unique = f"No two {resource_type.collection} have the same{case}."
         described = f"{properties[name].get('description', '')} {unique}"
         properties[name]["description"] = described.lstrip()
@@ -268,9 +269,8 @@ def _attributes(
 
 def _response_resource(resource_type: ResourceType, graph: Graph) -> Json:
     attributes = _attributes(resource_type, resource_type.readable)
-    attributes["description"] = (
-        f"Those in `fields`, by default all but {code(resource_type.authorship)}."
-    )
+    others = [name for name in resource_type.readable if name not in resource_type.attributes]
+    attributes["description"] = f"Those in `fields`, by default all but {code(others)}."
     identity = {"type": _type_of(resource_type), "id": _ID}
     required = identity | {"attributes": attributes, "links": _self_link(resource_type)}
     own = {"self": text("The path of the linkage.")} | _RELATED

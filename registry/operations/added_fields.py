@@ -17,10 +17,10 @@ from marshmallow import missing
 from pymongo.errors import PyMongoError
 
 from registry.jsonapi.error_objects import RequestError
-from registry.model.attributes import Enumeration
-from registry.model.graph import DeclarationPath, Graph, tracked_links
+from registry.model.fields import Enumeration
+from registry.model.graph import Graph, tracked_links
 from registry.model.record import ID, Record
-from registry.model.resource_type import Link, ResourceType
+from registry.model.resource_type import DeclarationPath, Link, ResourceType
 from registry.operations.consistency import Report, RuleReport, check
 from registry.operations.rules import PeriodsAreRight, RecordsAreValid, Rule, TargetsExist
 from registry.program import StartError
@@ -175,11 +175,11 @@ class AddedFields:
 
     async def _complete_attribute(self, resource: ResourceType, name: str) -> None:
         attribute, collection = resource.attributes[name], self._database[resource.collection]
-        if attribute.load_default not in {None, missing}:
+        if attribute.default not in (None, missing):
             with pymongo.timeout(_SECONDS):
                 absent = ["missing"] if attribute.nullable else ["missing", "null"]
                 lacking = {"$expr": {"$in": [{"$type": f"${name}"}, absent]}}
-                default = {name: {"$literal": attribute.load_default}}
+                default = {name: {"$literal": attribute.default}}
                 await complete(collection, lacking, [{"$set": default}])
 
     async def _drop_hidden_indexes(self, resource: ResourceType) -> None:
@@ -241,9 +241,9 @@ def _form(resource: ResourceType, name: str) -> list[Any]:
     for link in resource.links:
         if link.name == name:
             return [_LINK, link.target]
-    attribute = resource.attributes[name]
+    attribute = resource.attributes[name].field
     values = attribute.values if isinstance(attribute, Enumeration) else ()
-    return [type(attribute).__name__, attribute.nullable, *sorted(values)]
+    return [type(attribute).__name__, attribute.allow_none, *sorted(values)]
 
 
 @asynccontextmanager

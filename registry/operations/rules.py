@@ -16,10 +16,10 @@ from motor.motor_asyncio import AsyncIOMotorClientSession, AsyncIOMotorCollectio
 from pymongo import ASCENDING
 from pymongo.errors import OperationFailure
 
-from registry.model.attributes import Attribute
 from registry.model.graph import Graph, TrackedLink, tracked_links
 from registry.model.implicit_attributes import SINCE, UNTIL
 from registry.model.record import ID, VERSION, Record
+from registry.model.resource_field import ResourceField
 from registry.model.resource_type import Link, ResourceType
 from registry.storage.mongo.mongo_client import Database
 from registry.storage.records import (
@@ -298,7 +298,7 @@ class TargetsExist(Rule):
                 await PeriodsAreRight(self._database, tracked, self._graph).repair(violations)
 
 
-def _refusal(attribute: Attribute, value: Any) -> str | None:
+def _refusal(attribute: ResourceField, value: Any) -> str | None:
     """Return why requests may not set a value, None if they may, or if it is of another type."""
     if not isinstance(value, attribute.stored_type) or value == attribute.stored_null:
         return None

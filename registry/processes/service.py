@@ -16,7 +16,7 @@ from registry.http.app_keys import NOTICE
 from registry.http.server import Certificate, Runner
 from registry.http.views.site import Scrape, metrics_app, scrape_process
 from registry.metrics import EVENT_LOOP_LAG, REQUESTS_IN_PROGRESS, WORKERS
-from registry.model.graph import InvalidDeclaration
+from registry.model.resource_type import InvalidDeclaration
 from registry.openapi.swagger_ui import swagger_ui_version
 from registry.processes.event_loop import ALL_ADDRESSES, FINISH_SECONDS, url_of
 from registry.program import StartError

@@ -2,14 +2,14 @@
 
 from marshmallow import Schema
 
-from registry.model.attributes import Text
+from registry.model import fields
 from registry.model.resource_type import History, Link, ResourceType
 
 
 class ComputerSchema(Schema):
     """The attributes of a computer."""
 
-    serial = Text(required=True, example="SN-0001")
+    serial = fields.String(required=True, metadata={"example": "SN-0001"})
 
 
 computer = ResourceType(

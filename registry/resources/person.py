@@ -2,24 +2,25 @@
 
 from marshmallow import Schema
 
-from registry.model.attributes import ComputedText, Email, Text
+from registry.model import fields
 from registry.model.resource_type import ResourceType
 
 
 class PersonSchema(Schema):
     """The attributes of a person."""
 
-    first_name = Text(required=True, example="Grace")
-    last_name = Text(required=True, example="Hopper")
-    full_name = ComputedText(
+    first_name = fields.String(required=True, metadata={"example": "Grace"})
+    last_name = fields.String(required=True, metadata={"example": "Hopper"})
+    full_name = fields.ComputedText(
         "first_name",
         "last_name",
-        example="Grace Hopper",
-        description="The first name, one space, the last name.",
+        metadata={
+            "example": "Grace Hopper",
+            "description": "The first name, one space, the last name.",
+        },
     )
-    email = Email(example="grace.hopper@example.com")
+    email = fields.Email(load_default=None)
+    password = fields.String(load_default=None, load_only=True, dump_only=True)
 
 
-person = ResourceType(
-    type="person", collection="persons", schema=PersonSchema, hidden={"password": Text()}
-)
+person = ResourceType(type="person", collection="persons", schema=PersonSchema)

@@ -13,21 +13,17 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from marshmallow import Schema, ValidationError
+from marshmallow.fields import Field
 
-from registry.model.attributes import (
-    MAX_TEXT,
-    Attribute,
-    Boolean,
-    Date,
-    DateTime,
-    Decimal,
-    Email,
-    Enumeration,
-    Integer,
-    Text,
+from registry.model import fields
+from registry.model.graph import Graph
+from registry.model.resource_type import (
+    DeclarationPath,
+    History,
+    InvalidDeclaration,
+    Link,
+    ResourceType,
 )
-from registry.model.graph import DeclarationPath, Graph, InvalidDeclaration
-from registry.model.resource_type import History, Link, ResourceType
 from registry.resources import RESOURCES
 
 Table: TypeAlias = Mapping[str, Any]
@@ -45,14 +41,14 @@ _STATEMENT = re.compile(
 )
 """The beginning of a line that declares something."""
 
-_KINDS: Mapping[str, type[Attribute]] = {
-    "text": Text,
-    "email": Email,
-    "integer": Integer,
-    "decimal": Decimal,
-    "boolean": Boolean,
-    "date": Date,
-    "datetime": DateTime,
+_CLASSES: Mapping[str, type[Field[Any]]] = {
+    "text": fields.String,
+    "email": fields.Email,
+    "integer": fields.Integer,
+    "decimal": fields.Decimal,
+    "boolean": fields.Boolean,
+    "date": fields.Date,
+    "datetime": fields.DateTime,
 }
 
 _TEXTS_FOR_PEOPLE = {"description", "example"}
@@ -190,9 +186,9 @@ def _with_attributes(
 
     relationships: the names of those that it has.
     """
-    fields = dict(table)
+    declared = dict(table)
     if existing is None:
-        collection = fields.pop("collection", None)
+        collection = declared.pop("collection", None)
         if not isinstance(collection, str):
             advice = f'such as collection = "{name}s"'
             raise InvalidDeclaration(f"the new type {name} needs its collection, {advice}", name)
@@ -200,66 +196,78 @@ def _with_attributes(
             reserved = f"the collection {collection} is reserved: choose another"
             raise InvalidDeclaration(reserved, name, "collection")
         existing = ResourceType(name, collection, Schema)
-    elif "collection" in fields:
+    elif "collection" in declared:
         reason = f"the collection of {name} is {existing.collection}: leave it out"
         raise InvalidDeclaration(reason, name, "collection")
-    taken = {*existing.attributes, *relationships}
-    for field in fields:
+    taken = {*existing.schema().fields, *relationships}
+    for field in declared:
         if field in taken:
             raise InvalidDeclaration(f"{name}.{field} exists: choose another name", name, field)
     attributes = {
         field: _attribute(name, field, options)
-        for field, options in fields.items()
+        for field, options in declared.items()
         if not _is_link(options)
     }
     if not (existing.attributes or attributes):
         raise InvalidDeclaration(f"the new type {name} needs an attribute", name)
-    schema = existing.schema.from_dict({**attributes})
-    return replace(existing, schema=schema, added=frozenset(fields))
+    schema = existing.schema.from_dict({**attributes}, name=existing.schema.__name__)
+    unique = {
+        field
+        for field, options in declared.items()
+        if isinstance(options, dict) and options.get("unique")
+    }
+    return replace(
+        existing, schema=schema, unique=existing.unique | unique, added=frozenset(declared)
+    )
 
 
 def _is_link(options: Any) -> bool:
     return isinstance(options, dict) and "link" in options
 
 
-def _attribute(type_name: str, name: str, declared: Any) -> Attribute:
+def _attribute(type_name: str, name: str, declared: Any) -> Field[Any]:
     path = type_name, name
     options = declared if isinstance(declared, dict) else {"type": declared}
     _check_options(options, _ATTRIBUTE_OPTIONS, path)
-    make = _maker(options, path)
+    make, required = _maker(options, path), options.get("required", False)
+    if "default" in options and required:
+        reason = "has a default, so it cannot be required"
+        raise InvalidDeclaration(f"{type_name}.{name} {reason}", *path)
+    nullable = options.get("nullable", not required and "default" not in options)
+    if not (nullable or required or "default" in options):
+        reason = "must be required or nullable, or have a default"
+        raise InvalidDeclaration(f"attribute {type_name}.{name} {reason}", *path)
     values = {}
     for option in ("default", "example"):
         if option in options:
             try:
-                values[option] = make(nullable=True).load(_json_value(options[option]))
+                values[option] = make().deserialize(_json_value(options[option]))
             except ValidationError as error:
                 reason = f"the {option} of {type_name}.{name}: {' '.join(map(str, error.messages))}"
                 raise InvalidDeclaration(reason, *path, option) from None
-    if "default" in options and options.get("required"):
-        reason = "has a default, so it cannot be required"
-        raise InvalidDeclaration(f"{type_name}.{name} {reason}", *path)
+    metadata = {key: options[key] for key in ("description",) if key in options}
     if "example" in values:
-        values["example"] = make(nullable=True).to_json(values["example"])
-    further = {key: one for key, one in options.items() if key not in {"type", "enum"}}
-    return make(**further | values)
+        metadata["example"] = make().serialize(name, {name: values["example"]})
+    default = {} if required else {"load_default": values.get("default")}
+    return make(required=required, allow_none=nullable, metadata=metadata, **default)
 
 
-def _maker(options: Table, path: DeclarationPath) -> Callable[..., Attribute]:
+def _maker(options: Table, path: DeclarationPath) -> Callable[..., Field[Any]]:
     """Return the constructor of the attribute that these options declare."""
     kind, values = options.get("type", "text"), options.get("enum")
-    if kind not in _KINDS or (values is None and "type" not in options):
+    if kind not in _CLASSES or (values is None and "type" not in options):
         found = repr(kind) if "type" in options else "no type"
-        reason = f"has {found}: use {', '.join(_KINDS)}, or enum or link"
+        reason = f"has {found}: use {', '.join(_CLASSES)}, or enum or link"
         raise InvalidDeclaration(f"{'.'.join(path)} {reason}", *path)
     if values is None:
-        return _KINDS[kind]
+        return _CLASSES[kind]
     is_valid = kind == "text" and all(
-        isinstance(one, str) and 0 < len(one) <= MAX_TEXT for one in values
+        isinstance(one, str) and 0 < len(one) <= fields.MAX_TEXT for one in values
     )
     if not is_valid or not 0 < len(values) <= _MAX_VALUES or len({*values}) < len(values):
         reason = f"the enum of {'.'.join(path)} must be 1 to {_MAX_VALUES} different texts"
         raise InvalidDeclaration(reason, *path, "enum")
-    return partial(Enumeration, *values)
+    return partial(fields.Enumeration, *values)
 
 
 def _check_options(options: Table, known: Mapping[str, type], path: DeclarationPath) -> None:
@@ -314,6 +322,13 @@ def history_type(type_name: str, link_name: str) -> str:
 
 def _copies(end: str, resource: ResourceType) -> dict[str, str]:
     """Return the name of a copy and the text that it copies: computed, or the first required."""
-    texts = {name: one for name, one in resource.attributes.items() if type(one) in {Text, Email}}
-    named = [*resource.computed, *(name for name, one in texts.items() if one.required)]
+    texts = {fields.String, fields.Email}
+    named = [
+        *resource.computed,
+        *(
+            name
+            for name, attribute in resource.attributes.items()
+            if type(attribute.field) in texts and attribute.required
+        ),
+    ]
     return {f"{end}_{name}": name for name in named[:1]}

@@ -17,7 +17,7 @@ from bson.int64 import Int64
 
 from registry.jsonapi.changes import Change
 from registry.jsonapi.error_types import InvalidRecord
-from registry.model.attributes import Attribute, ComputedText
+from registry.model.fieldset import fieldset
 from registry.model.implicit_attributes import created
 from registry.model.record import (
     ID,
@@ -44,20 +44,13 @@ NEXT_VERSION: Stage = {"$add": [{"$ifNull": [f"${VERSION}", 0]}, 1]}
 """The aggregation expression for the version of a record after a change."""
 
 
-@lru_cache(maxsize=1024)  # bounded, as clients choose the names
 def fields_of(resource: ResourceType, names: frozenset[str]) -> tuple[str, ...]:
     """Return the stored fields of the named attributes, without duplicates.
 
     All foreign keys are among them. A computed attribute is represented by its parts, as
     serialization computes it from them, and so is a copied one.
     """
-    parts: dict[str, tuple[str, ...]] = {}
-    for composed in (resource.computed, resource.copies):
-        parts |= {name: attribute.parts for name, attribute in composed.items()}
-    selected = [name for name in resource.readable if name in names]
-    fields = [part for name in selected for part in parts.get(name, (name,))]
-    foreign_keys = (link.foreign_key for link in resource.links)
-    return tuple(dict.fromkeys([*fields, *foreign_keys]))
+    return fieldset(resource, names).fields
 
 
 @lru_cache(maxsize=64)
@@ -176,10 +169,10 @@ def record_schema(resource: ResourceType) -> Mapping[str, Any]:
     attributes = resource.record_attributes
     return {
         "bsonType": "object",
-        "required": [name for name, one in attributes.items() if not _may_be_missing(one)],
+        "required": [name for name, one in attributes.items() if not one.may_be_missing],
         "properties": {
             name: {
-                "bsonType": [*_BSON_TYPES[one.stored_type], *["null"] * _may_be_missing(one)],
+                "bsonType": [*_BSON_TYPES[one.stored_type], *["null"] * one.accepts_null],
                 **_LIMITS.get(name, {}),
             }
             for name, one in attributes.items()
@@ -276,8 +269,3 @@ def _classes(resource: ResourceType) -> Mapping[str, frozenset[type]]:
         name: frozenset(chain.from_iterable(_CLASSES[one] for one in schema["bsonType"]))
         for name, schema in record_schema(resource)["properties"].items()
     }
-
-
-def _may_be_missing(attribute: Attribute) -> bool:
-    is_null = attribute.nullable and attribute.stored_null is None
-    return is_null or isinstance(attribute, ComputedText)

@@ -17,9 +17,9 @@ from motor.motor_asyncio import AsyncIOMotorCollection
 from pymongo import ASCENDING, IndexModel
 from pymongo.errors import DuplicateKeyError, OperationFailure
 
-from registry.model.attributes import Attribute
 from registry.model.graph import Graph
 from registry.model.record import ID, Record
+from registry.model.resource_field import ResourceField
 from registry.model.resource_type import ResourceType
 from registry.program import StartError
 from registry.storage.mongo.mongo_client import Database
@@ -184,7 +184,7 @@ async def prepare_unique_indexes(database: Database, graph: Graph) -> None:
 
 
 async def _create_unique_index(
-    database: Database, resource: ResourceType, name: str, attribute: Attribute
+    database: Database, resource: ResourceType, name: str, attribute: ResourceField
 ) -> str:
     """Create an index, and return "", or why it cannot be created."""
     compared, collation = {name: _is_compared(attribute)}, _collation(attribute)
@@ -239,21 +239,21 @@ def _listed(items: Sequence[Any], limit: int) -> str:
 
 
 def unique_find(
-    name: str, attribute: Attribute, values: Sequence[Any]
+    name: str, attribute: ResourceField, values: Sequence[Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the query and the options of a `find` for the records with values of an attribute."""
     # Without a hint: a service without the setting may have dropped the index.
     return {name: {"$in": values, **_is_compared(attribute)}}, _collation(attribute)
 
 
-def _index_name(name: str, attribute: Attribute) -> str:
-    return f"{_PREFIX}{name}{'_ignoring_case' if attribute.ignores_case else ''}"
+def _index_name(name: str, attribute: ResourceField) -> str:
+    return f"{_PREFIX}{name}{'_ignoring_case' if attribute.kind.ignores_case else ''}"
 
 
-def _is_compared(attribute: Attribute) -> dict[str, Any]:
+def _is_compared(attribute: ResourceField) -> dict[str, Any]:
     """Return the condition for values in the index: all but null."""
     return {"$type": _COMPARED_TYPES[attribute.stored_type]}
 
 
-def _collation(attribute: Attribute) -> dict[str, Any]:
-    return {"collation": _IGNORING_CASE} if attribute.ignores_case else {}
+def _collation(attribute: ResourceField) -> dict[str, Any]:
+    return {"collation": _IGNORING_CASE} if attribute.kind.ignores_case else {}

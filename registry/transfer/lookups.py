@@ -65,7 +65,7 @@ class Lookups:
 
     def __post_init__(self) -> None:
         self._addresses = {
-            type_name: {name for name, one in resource.readable.items() if one.ignores_case}
+            type_name: {name for name, one in resource.readable.items() if one.kind.ignores_case}
             for type_name, resource in self.graph.items()
         }
 

@@ -17,8 +17,8 @@ import orjson
 from marshmallow import ValidationError
 
 from registry.csv_format import Column, find_column, unescaped
-from registry.model.attributes import Attribute
 from registry.model.graph import Graph
+from registry.model.resource_field import ResourceField
 from registry.model.resource_type import Relationship, ResourceType
 from registry.program import note
 
@@ -93,13 +93,11 @@ class Row(Mention):
         self.defects.append((column, reason))
 
     def read(
-        self, mention: Mention, name: str, attribute: Attribute, value: Any, *, is_text: bool
+        self, mention: Mention, name: str, attribute: ResourceField, value: Any, *, is_text: bool
     ) -> None:
         """Add a value to a mention as responses show it, or a defect. is_text: as in a cell."""
         try:
-            loaded = attribute.from_text(value) if is_text else attribute.from_json(value)
-            attribute.check(loaded)
-            mention.values[name] = attribute.to_json(loaded)
+            mention.values[name] = attribute.to_json(attribute.load(value, is_text=is_text))
         except ValidationError as error:
             self.reject(f"{mention.prefix}{name}", " ".join(map(str, error.messages)))
 

@@ -15,7 +15,7 @@ from registry.http.views.document_view import ENDPOINTS
 from registry.http.views.site import drop_slash
 from registry.jsonapi.error_types import MethodNotAllowed, error_types
 from registry.jsonapi.request_documents import MAX_CONTAINERS
-from registry.model.attributes import Date, Enumeration, Integer
+from registry.model.fields import Date, Enumeration, Integer
 from registry.model.graph import Graph
 from registry.model.implicit_attributes import AUTHORSHIP
 from registry.model.resource_type import ResourceType
@@ -120,7 +120,7 @@ def test_unique_attributes_and_their_conflicts_are_described() -> None:
 
 
 def test_authorship_is_described_as_read_only() -> None:
-    components, names = DESCRIPTION["components"], AUTHORSHIP.keys()
+    components, names = DESCRIPTION["components"], set(AUTHORSHIP)
     for title in ("Person", "Computer"):
         shown = components["schemas"][f"{title}Resource"]["properties"]
         attributes = shown["attributes"]["properties"]

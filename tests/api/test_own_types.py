@@ -7,7 +7,7 @@ from openapi_spec_validator import validate
 
 from registry.app import create_app
 from registry.http.app_keys import GRAPH
-from registry.model.graph import InvalidDeclaration
+from registry.model.resource_type import InvalidDeclaration
 from registry.openapi.description import describe
 from registry.resources.types_file import RESERVED_COLLECTIONS, TypesFile
 from registry.settings import Settings

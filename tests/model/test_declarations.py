@@ -6,24 +6,20 @@ from typing import Any
 import pytest
 from marshmallow import Schema, fields
 
-from registry.model.attributes import (
-    ComputedText,
-    Integer,
-    Text,
-)
-from registry.model.graph import Graph, InvalidDeclaration
-from registry.model.resource_type import Link, ResourceType
+from registry.model.fields import ComputedText, Integer, String
+from registry.model.graph import Graph
+from registry.model.resource_type import InvalidDeclaration, Link, ResourceType
 from registry.resources.computer import computer
 from registry.resources.person import person
 
 
-def declared(**attributes: fields.Field[Any]) -> ResourceType:
+def declared(*unique: str, **attributes: fields.Field[Any]) -> ResourceType:
     schema = Schema.from_dict(dict(attributes))
-    return ResourceType("monitor", "monitors", schema)
+    return ResourceType("monitor", "monitors", schema, unique=frozenset(unique))
 
 
 def test_settings_can_make_further_attributes_unique() -> None:
-    resource = declared(name=Text(unique=True), size=Integer(), model=Text(required=True))
+    resource = declared("name", name=String(), size=Integer(), model=String(required=True))
     graph = Graph([resource])
     assert set(graph["monitor"].unique_attributes) == {"name"}
     more = graph.with_unique(["monitor.size", "monitor.name"])
@@ -33,7 +29,7 @@ def test_settings_can_make_further_attributes_unique() -> None:
 @pytest.mark.parametrize("name", ["monitor.x", "monitor.full", "monitor.kind", "other.size"])
 def test_an_attribute_that_cannot_be_unique_is_named(name: str) -> None:
     resource = declared(
-        size=Integer(), name=Text(), full=ComputedText("name"), kind=Text(default="a")
+        size=Integer(), name=String(), full=ComputedText("name"), kind=String(load_default="a")
     )
     with pytest.raises(InvalidDeclaration) as raised:
         Graph([resource]).with_unique(["monitor.size", name])
@@ -54,7 +50,7 @@ OWNER = tuple(replace(link, history=None) for link in computer.links)
         ((computer,), "the target of computer.owner, `person`, is not declared"),
         ((computer, person, ResourceType(*OFFICE, OWNER)), "of person declared twice: computers"),
         ((ResourceType("big office", "offices", Schema),), "`big office` of big office is not a"),
-        ((declared(a=Text(unique=True, read_only=True)),), "monitor.a is unique, so it must be wr"),
+        ((declared("a", a=String(dump_only=True)),), "monitor.a is unique, so it must be wr"),
         *(
             (
                 (person, ResourceType(*OFFICE, (Link(*names),))),
@@ -68,7 +64,7 @@ OWNER = tuple(replace(link, history=None) for link in computer.links)
             )
         ),
         *(
-            ((declared(**{name: Text()}),), "is not a valid name")
+            ((declared(**{name: String()}),), "is not a valid name")
             for name in ("a b", "a,b", "a+b", "a[b", "_a", "a/b", "-", "")
         ),
     ],

@@ -29,7 +29,7 @@ def test_the_documented_file_declares_attributes_a_type_and_the_history_of_its_l
     added = ["model", "asset_tag", "status", "bought", "price"]
     assert list(graph["computer"].attributes) == ["serial", *added]
     assert list(graph["computer"].unique_attributes) == ["asset_tag"]
-    assert graph["computer"].attributes["status"].load_default == "ready"
+    assert graph["computer"].attributes["status"].default == "ready"
     assert list(graph["phone"].relationships) == ["owner", "phone_owner_periods"]
     assert {"phones", "phone_owner_periods"} <= graph["person"].relationships.keys()
     periods = graph["phone_owner_period"]
@@ -106,7 +106,7 @@ INVALID: list[tuple[str, int | None, str]] = [
     ('[computer]\nowner = "text"', 2, "computer.owner exists"),
     ('[person]\ncomputers = "text"', 2, "person.computers exists"),
     ('[computer]\nowner_period = "text"', 2, "stored field of computer declared twice"),
-    ('[person]\npassword = "text"', 2, "stored field of person declared twice: password"),
+    ('[person]\npassword = "text"', 2, "person.password exists: choose another name"),
     ('[computer]\ncollection = "text"', 2, "the collection of computer is computers"),
     ('[phone]\nnumber = "text"', 1, 'needs its collection, such as collection = "phones"'),
     ('[phone]\ncollection = "phones"', 1, "the new type phone needs an attribute"),

@@ -13,9 +13,9 @@ import pytest
 
 from registry.jsonapi.filtering import filter_operators
 from registry.jsonapi.pagination import BY_ID, Cursors, parse_sort, sort_names
-from registry.model.attributes import Attribute
 from registry.model.graph import Graph
-from registry.model.resource_type import ResourceType, StoredField
+from registry.model.resource_field import ResourceField
+from registry.model.resource_type import ResourceType
 from registry.resources import RESOURCES
 from tests.conftest import Serve
 from tests.storage.profiling import profiled
@@ -59,29 +59,29 @@ MORE = [
 """Requests that combine conditions and sort keys, each without its page."""
 
 
-def stored_value(name: str, attribute: Attribute, number: int) -> Any:
+def stored_value(name: str, attribute: ResourceField, number: int) -> Any:
     if attribute.stored_type is datetime:
         return START + timedelta(seconds=number)
     return f"{name} {number}"
 
 
-def filters(one: StoredField) -> Iterator[str]:
-    is_id = one.attribute.stored_type is int
-    value = 7 if is_id else one.attribute.to_json(stored_value(one.name, one.attribute, 7))
-    for operator in filter_operators(one.attribute):
+def filters(one: ResourceField) -> Iterator[str]:
+    is_id = one.stored_type is int
+    value = 7 if is_id else one.to_json(stored_value(one.name, one, 7))
+    for operator in filter_operators(one):
         text = {"in": f"{value},{value}", "null": "true"}.get(operator, value)
         yield f"filter[{one.name}][{operator}]={text}"
 
 
 def requests_of(resource: ResourceType) -> Iterator[str]:
     stored = resource.stored_fields
-    indexed = [one for one in stored.values() if one.attribute.is_indexed]
+    indexed = [one for one in stored.values() if one.is_indexed]
     for one in indexed:
         for condition in filters(one):
             for sort in ("", f"&sort={one.name}", f"&sort=-{one.name}"):
                 yield f"{resource.collection}?{condition}{sort}"
     for name in sort_names(resource, GRAPH):
-        if name in stored and not stored[name].attribute.is_indexed:
+        if name in stored and not stored[name].is_indexed:
             continue
         yield f"{resource.collection}?sort={name}"
         if name != "id":

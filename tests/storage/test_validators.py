@@ -10,7 +10,7 @@ from bson.int64 import Int64
 from marshmallow import Schema
 from pymongo.errors import WriteError
 
-from registry.model.attributes import Boolean, Date, DateTime, Decimal, Enumeration, Integer, Text
+from registry.model.fields import Boolean, Date, DateTime, Decimal, Enumeration, Integer, String
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
 from registry.storage.schema import prepare_validators
@@ -23,9 +23,9 @@ PERSON = {"first_name": "Grace", "last_name": "Hopper"}
 class AssetSchema(Schema):
     """Attributes of all stored types."""
 
-    name = Text(required=True)
-    state = Enumeration("new", "old", default="new")
-    is_used = Boolean(required=True, nullable=True)
+    name = String(required=True)
+    state = Enumeration("new", "old", load_default="new")
+    is_used = Boolean(required=True, allow_none=True)
     size = Integer()
     price = Decimal()
     bought = Date()

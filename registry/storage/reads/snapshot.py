@@ -173,21 +173,23 @@ class Snapshot:
 
         Periods that have ended have it stored. names: of the attributes to show.
         """
-        copies = [one for name, one in resource_type.copies.items() if name in names]
+        copies = {name: one for name, one in resource_type.copies.items() if name in names}
         lasting = [record for record in records if record[UNTIL] == LASTING] if copies else ()
         if not lasting:
             return records
         copied: dict[int, Record] = {record[ID]: dict(record) for record in lasting}
-        for end in {one.end for one in copies}:
+        for end in {one.end for one in copies.values()}:
             relationship = resource_type.relationships[end]
             target, key = self.reads.graph[relationship.target], relationship.foreign_key
-            here = [one for one in copies if one.end == end]
+            here = {name: one.source for name, one in copies.items() if one.end == end}
             ids = {id_ for record in lasting if (id_ := record.get(key)) is not None}
-            found = await self.read_by_ids(target, ids, frozenset(one.source for one in here))
+            found = await self.read_by_ids(target, ids, frozenset(here.values()))
             by_id = {record[ID]: record for record in found}
             for record in lasting:
                 if there := by_id.get(record.get(key)):
-                    values = {one.parts[0]: target.json_value(one.source, there) for one in here}
+                    values = {
+                        name: target.json_value(source, there) for name, source in here.items()
+                    }
                     copied[record[ID]].update(values)
         return [copied.get(record[ID], record) for record in records]
 

@@ -6,19 +6,20 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
+from marshmallow import ValidationError
+
 from registry.jsonapi.changes import Verb, Write
 from registry.jsonapi.documents import path_of
-from registry.jsonapi.error_objects import READ_ONLY
-from registry.jsonapi.error_types import InvalidField, ValueTaken
-from registry.model.attributes import Attribute
+from registry.jsonapi.error_types import InvalidField, ValueTaken, invalid_attributes
 from registry.model.record import Record
+from registry.model.resource_field import ResourceField
 from registry.model.resource_type import ResourceType
 from registry.storage.mongo.transactions import Transaction
 from registry.storage.schema import unique_find
 from registry.storage.writes.identity_map import IdentityMap
 
 
-def unique_key(attribute: Attribute, value: Any) -> Hashable:
+def unique_key(attribute: ResourceField, value: Any) -> Hashable:
     """Return a key that is equal for values that the attribute's index does not tell apart.
 
     The index alone can also equate letters that differ in more than case.
@@ -26,14 +27,8 @@ def unique_key(attribute: Attribute, value: Any) -> Hashable:
     if attribute.stored_type is decimal.Decimal:  # else of the driver's class
         return decimal.Decimal(str(value))
     # By `casefold`, `ß` would equal `ss`, which the index tells apart.
-    key: Hashable = value.lower() if attribute.ignores_case else value
+    key: Hashable = value.lower() if attribute.kind.ignores_case else value
     return key
-
-
-def invalid_fields(write: Write, details: Mapping[str, str]) -> Sequence[InvalidField]:
-    """Return an error for each attribute that a write must not set so. details: why, by name."""
-    position = write.position / "attributes"
-    return [InvalidField(detail, position / name) for name, detail in details.items()]
 
 
 class UniqueValues:
@@ -108,12 +103,13 @@ class UniqueValues:
         if matching is not None:
             ids[placeholder] = matching
             return replace(write.with_ids(ids), verb=Verb.UPDATE), ()
-        absent = resource.writable - change.attributes.keys()
-        names = [name for name in resource.attributes if name in absent]  # the order of errors
-        defaults, defects = resource.load({}, names)
-        details = dict.fromkeys(change.read_only, READ_ONLY) | defects
-        change = replace(change, attributes=defaults | change.attributes, read_only={})
-        return replace(write, change=change).with_ids(ids), invalid_fields(write, details)
+        errors: list[InvalidField] = []
+        try:
+            attributes = resource.load(change.sent or {}, partial=False)
+            change = replace(change, attributes=attributes, read_only={})
+        except ValidationError as error:
+            errors += invalid_attributes(resource, error.messages_dict, write.position)
+        return replace(write, change=change).with_ids(ids), errors
 
     def _holder(self, resource: ResourceType, name: str, value: Any) -> int | None:
         attribute = resource.attributes[name]

@@ -8,12 +8,13 @@ from functools import partial
 from pymongo.errors import DocumentTooLarge
 
 from registry.jsonapi.changes import Change, Linkage, Verb, Write
-from registry.jsonapi.error_objects import READ_ONLY, ErrorCollector, RequestError
+from registry.jsonapi.error_objects import ErrorCollector, RequestError
 from registry.jsonapi.error_types import (
     InvalidRecord,
     NotFound,
     PreconditionFailed,
     ResultTooLarge,
+    invalid_attributes,
 )
 from registry.model.graph import Graph
 from registry.model.implicit_attributes import current_time, updated
@@ -36,7 +37,7 @@ from registry.storage.records import (
 from registry.storage.writes.id_allocation import Counters
 from registry.storage.writes.identity_map import IdentityMap, RecordKey, rejection, store
 from registry.storage.writes.link_periods import LinkHistories
-from registry.storage.writes.unique_values import UniqueValues, invalid_fields
+from registry.storage.writes.unique_values import UniqueValues
 from registry.storage.writes.write_requests import (
     RESULTS,
     Outcome,
@@ -329,8 +330,8 @@ class UnitOfWork:
         if other := [
             name for name, one in sent if not is_same(one, resource.json_value(name, before))
         ]:
-            details = dict.fromkeys(other, READ_ONLY)
-            self._refusals.extend(invalid_fields(write, details))
+            defects = dict.fromkeys(other, ())
+            self._refusals.extend(invalid_attributes(resource, defects, write.position))
         fields = changed_fields(resource, before, change.attributes)
         if fields:
             fields |= updated(change.author, self._time)

@@ -22,6 +22,9 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from pymongo import monitoring
 
 from registry.http.app_keys import REPOSITORY
+from registry.model.graph import Graph
+from registry.resources import RESOURCES
+from registry.storage.counters import COUNTERS, count_records, store_counter
 from registry.storage.repository import Repository
 
 MEDIA_TYPE = "application/vnd.api+json"
@@ -284,6 +287,14 @@ def to_one(id_: str | None, type: str = "person") -> dict[str, Any]:  # noqa: A0
 def to_many(*ids: str, type: str = "computer") -> dict[str, Any]:  # noqa: A002 - JSON:API's word
     """Return the relationship object for linkage to resources of one type."""
     return {"data": [{"type": type, "id": id_} for id_ in ids]}
+
+
+async def set_counters(database: Database) -> None:
+    """Let the counters agree with what a test has stored or removed beside the service."""
+    for resource in Graph(RESOURCES).values():
+        stored = await database[COUNTERS].find_one({"_id": resource.type})
+        counted = await count_records(database, resource, (stored or {}).get("last", 0))
+        assert await store_counter(database, resource, counted, stored)
 
 
 async def stored_records(database: Database) -> list[Any]:

@@ -21,7 +21,7 @@ LAYERS = [
 STORAGE_LAYERS = [
     {"errors", "bulkheads", "records"},
     {"mongo"},
-    {"schema"},
+    {"schema", "counters"},
     {"reads"},
     {"writes"},
     {"maintenance"},

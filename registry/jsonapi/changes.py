@@ -146,15 +146,15 @@ class Write:
         }
 
     def with_ids(self, ids: Mapping[int, int]) -> Self:
-        """Return the write with placeholders replaced by the ids assigned to them."""
-        change = self.change
-        if change.linkages:
-            linkages = tuple(
-                replace(one, identifiers=tuple(_assign(each, ids) for each in one.identifiers))
-                for one in change.linkages
-            )
-            change = replace(change, linkages=linkages)
-        return replace(self, target=_assign(self.target, ids), change=change)
+        """Return the write with the placeholders in its linkages replaced by these ids."""
+        change, linked = self.change, (one.identifiers for one in self.change.linkages)
+        if not any(identifier.id in ids for sent in linked for identifier in sent):
+            return self
+        linkages = tuple(
+            replace(one, identifiers=tuple(_assign(each, ids) for each in one.identifiers))
+            for one in change.linkages
+        )
+        return replace(self, change=replace(change, linkages=linkages))
 
     def written_by(self, author: str | None) -> Self:
         """Return the write with its author."""

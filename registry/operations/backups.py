@@ -228,5 +228,5 @@ async def _clear(database: Database) -> None:
         await database.drop_collection(name)
 
 
-_DATA: Mapping[str, Mapping[str, Any]] = {"counters": {"seq": {"$ne": 0}}}
+_DATA: Mapping[str, Mapping[str, Any]] = {"counters": {"last": {"$ne": 0}, "seq": {"$ne": 0}}}
 """The queries for documents that a new database does not have."""

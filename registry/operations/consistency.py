@@ -11,7 +11,7 @@ from registry.model.graph import Graph, tracked_links
 from registry.model.record import ID, Record
 from registry.model.resource_type import ResourceType
 from registry.operations.rules import (
-    CounterIsAhead,
+    CounterIsRight,
     IndexesAreComplete,
     PeriodsAreRight,
     RecordsAreValid,
@@ -107,7 +107,7 @@ async def _check(rule: Rule, session: AsyncIOMotorClientSession, *, repair: bool
 
 def _rules(database: Database, graph: Graph) -> Iterator[Rule]:
     for resource in graph.values():
-        yield CounterIsAhead(database, resource)
+        yield CounterIsRight(database, resource)
         yield IndexesAreComplete(database, resource)
         yield RecordsAreValid(database, resource)
         for link in () if resource.read_only else resource.links:  # periods outlive their targets

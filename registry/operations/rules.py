@@ -21,13 +21,13 @@ from registry.model.implicit_attributes import SINCE, UNTIL
 from registry.model.record import ID, VERSION, Record
 from registry.model.resource_field import ResourceField
 from registry.model.resource_type import Link, ResourceType
+from registry.storage.counters import COUNTERS, LAST, IdCounter, count_records, store_counter
 from registry.storage.mongo.mongo_client import Database
 from registry.storage.records import (
     NEXT_VERSION,
     invalid_fields,
     recompute,
 )
-from registry.storage.writes.id_allocation import greatest_id
 from registry.storage.writes.link_periods import (
     HAS_BOUNDS,
     correction,
@@ -37,6 +37,9 @@ from registry.storage.writes.link_periods import (
 
 _BATCH_SIZE = 1_000
 """Records that a scan holds in memory."""
+
+_COUNT_ATTEMPTS = 10
+"""How often a collection is counted again that changes meanwhile."""
 
 _BAD_VALUE = 2
 """MongoDB's error code for the name of an index that is still being built."""
@@ -109,24 +112,37 @@ def shown(value: Any) -> str:
     return reprlib.repr(value)
 
 
-class CounterIsAhead(Rule):
-    """Ids are never reused: the counter is an integer that is not less than the greatest id."""
+class CounterIsRight(Rule):
+    """Ids are never reused, and totals are exact: the counter agrees with the collection."""
 
     async def violations(self, session: AsyncIOMotorClientSession) -> AsyncIterator[Violation]:
-        """Yield the violation if the counter is missing, not an integer, or less."""
+        """Yield the violation if the counter is missing or wrong."""
         name = self._resource.type
-        counter = await self._database.counters.find_one({ID: name}, session=session) or {}
-        greatest, last = await greatest_id(self._records, session), counter.get("seq", 0)
-        if not isinstance(last, int) or last < greatest:
-            reason = f"{shown(last)} is not an integer from {greatest} up, the greatest id"
-            yield Violation(f"counters/{name}", None, reason)
+        found = await self._database[COUNTERS].find_one({ID: name}, session=session)
+        stored = IdCounter().fields if found is None else found
+        right = await count_records(self._database, self._resource, _last_id(stored), session)
+        wrong = [
+            f"{field} is {shown(stored.get(field))} instead of {shown(value)}"
+            for field, value in right.fields.items()
+            if stored.get(field) != value
+        ]
+        if wrong:
+            yield Violation(f"counters/{name}", None, ", ".join(wrong))
 
     async def repair(self, _: Sequence[Violation]) -> None:
-        """Raise the counter to the greatest id, in one step with what services add to it."""
-        # It has no validator, and `$max` alone would keep text, as that is greater.
-        last = {"$convert": {"input": "$seq", "to": "long", "onError": 0, "onNull": 0}}
-        update = [{"$set": {"seq": {"$max": [last, await greatest_id(self._records)]}}}]
-        await self._database.counters.update_one({ID: self._resource.type}, update, upsert=True)
+        """Count the collection again, unless a service writes to the counter meanwhile."""
+        for _attempt in range(_COUNT_ATTEMPTS):
+            query = {ID: self._resource.type}
+            stored = await self._database[COUNTERS].find_one(query)
+            right = await count_records(self._database, self._resource, _last_id(stored or {}))
+            if await store_counter(self._database, self._resource, right, stored):
+                return
+
+
+def _last_id(counter: Mapping[str, Any]) -> int:
+    """Return the last id that a counter says was given out, 0 if it is not a number."""
+    last = counter.get(LAST)
+    return last if isinstance(last, int) else 0
 
 
 class IndexesAreComplete(Rule):
@@ -248,7 +264,7 @@ class PeriodsAreRight(Rule):
 
     async def repair(self, violations: Sequence[Violation]) -> None:
         """Insert, end and remove periods to match the links as they are now."""
-        async with open_link_periods(self._database, self._graph, self._link) as periods:
+        async with open_link_periods(self._database, self._link) as periods:
             await periods.repair([one.id for one in violations if isinstance(one.id, int)])
 
 

@@ -19,10 +19,6 @@ DUPLICATE_KEY = 11_000
 """MongoDB's error code for a value that a unique index has already."""
 
 
-class IdTaken(Unavailable, status=503, code="unavailable"):
-    """An external writer has stored a record under an id that was just allocated."""
-
-
 @contextmanager
 def translated_errors(query_seconds: float | None = None) -> Iterator[None]:
     """Raise Unavailable for every error of the driver, and log its cause.

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 
 import pymongo
 from bson.timestamp import Timestamp
@@ -10,13 +9,14 @@ from pymongo.errors import OperationFailure, PyMongoError
 
 from registry.capacity import Capacity
 from registry.jsonapi.changes import Write
-from registry.jsonapi.error_types import DiskFull, InvalidPosition, PositionExpired, Unavailable
+from registry.jsonapi.error_types import DiskFull, InvalidPosition, PositionExpired
 from registry.jsonapi.query import Query
 from registry.model.graph import Graph, tracked_links
 from registry.model.resource_type import ResourceType
 from registry.mongod.data_directory import RESERVE_BYTES, DiskSpace
 from registry.storage.bulkheads import Bulkheads
-from registry.storage.errors import IdTaken, translated_errors
+from registry.storage.counters import prepare_counters
+from registry.storage.errors import translated_errors
 from registry.storage.maintenance import Maintenance
 from registry.storage.mongo.batching import Coalescer
 from registry.storage.mongo.change_feed import ChangeFeed, Positions
@@ -27,7 +27,6 @@ from registry.storage.reads.shared_reads import Reads
 from registry.storage.reads.snapshot import Snapshot
 from registry.storage.schema import prepare_unique_indexes, prepare_validators
 from registry.storage.writes.group_commit import GroupCommit
-from registry.storage.writes.id_allocation import Counters
 from registry.storage.writes.link_periods import LinkPeriods
 from registry.storage.writes.write_requests import (
     IdempotencyKey,
@@ -47,9 +46,6 @@ _STATUS_SECONDS = 5.0
 
 _UNAUTHORIZED = 13
 """MongoDB's error code for a command that the user may not run."""
-
-_ATTEMPTS = 3
-"""Attempts of a write whose ids are taken."""
 
 
 class Repository:
@@ -71,15 +67,14 @@ class Repository:
         unindexed = set[str]()
         commands = ReadCommands(database)
         self._reads = Reads(commands, graph, capacity, self.bulkheads, unindexed)
-        self._counters = Counters(database, graph)
         self._transactions = Transactions(database)
-        self._group_commit = GroupCommit(self._transactions, graph, self._counters)
+        self._group_commit = GroupCommit(self._transactions, graph)
         self._maintenance = Maintenance(
             database,
             graph,
             unindexed,
             [
-                LinkPeriods(database, self._transactions, self._counters, link).insert_missing
+                LinkPeriods(database, self._transactions, link).insert_missing
                 for link in tracked_links(graph)
             ],
         )
@@ -92,7 +87,7 @@ class Repository:
         """
         await require_complete(self._database)
         await prepare_validators(self._database, self._graph)
-        await self._counters.prepare()
+        await prepare_counters(self._database, self._graph)
         self.positions = await Positions.of(self._database, "counters")
         await prepare_results(self._database)
         await prepare_unique_indexes(self._database, self._graph)
@@ -104,12 +99,11 @@ class Repository:
         await self._maintenance.catch_up()
 
     async def close(self) -> None:
-        """Wait until all writes have ended, then give back ids that were allocated ahead."""
+        """Wait until all writes have ended."""
         self._disk_space.close()
         await self._maintenance.close()
         await self._group_commit.close()
         await self._transactions.close()
-        await self._counters.close()
         await self._reads.close()
 
     async def is_available(self) -> bool:
@@ -200,23 +194,9 @@ class Repository:
         """
         if not self._disk_space.is_enough:
             raise DiskFull(RESERVE_BYTES)
-        for _ in range(_ATTEMPTS):
-            with suppress(IdTaken):
-                return await self._admit(writes, key, rolls_back=rolls_back)
-            await self._counters.skip_taken()
-        raise Unavailable
-
-    async def _admit(
-        self, writes: Sequence[Write], key: IdempotencyKey | None, *, rolls_back: bool
-    ) -> list[WriteResult]:
         bulkheads = self.bulkheads
         slots = bulkheads.large_transactions if is_large(writes) else bulkheads.small_requests
         await slots.acquire()
-        try:
-            ids = await self._counters.assign(writes)
-        except BaseException:
-            slots.release()
-            raise
         # The slot is free when the writes have ended, even if the caller is cancelled before.
-        request = WriteRequest(writes, ids, key, rolls_back=rolls_back, on_end=slots.release)
+        request = WriteRequest(writes, key, rolls_back=rolls_back, on_end=slots.release)
         return await self._group_commit.write(request)

@@ -13,6 +13,7 @@ from registry.resources import RESOURCES
 from registry.resources.computer import computer
 from registry.resources.person import person
 from registry.settings import Settings
+from registry.storage.counters import COUNTERS, count_records, store_counter
 from registry.storage.records import new_record, recompute
 from registry.storage.repository import Repository
 
@@ -76,6 +77,14 @@ async def remove_added(database: Database, persons: int) -> None:
     for resource, last in ((person, persons), (computer, COMPUTERS_EACH * persons)):
         await database[resource.collection].delete_many({"_id": {"$gt": last}})
     await database.assignments.delete_many({"computer": {"$gt": COMPUTERS_EACH * persons}})
+    await _count(database)
+
+
+async def _count(database: Database) -> None:
+    """Let the counters agree with the collections, as the service keeps them."""
+    for resource in Graph(RESOURCES).values():
+        stored = await database[COUNTERS].find_one({"_id": resource.type})
+        await store_counter(database, resource, await count_records(database, resource), stored)
 
 
 async def _fill(
@@ -108,6 +117,7 @@ async def _fill(
         store,
     ]
     await database.computers.aggregate(assignments).to_list(None)
+    await _count(database)
 
 
 def _records(resource: ResourceType, ids: range, fields: dict[str, Any]) -> list[dict[str, Any]]:

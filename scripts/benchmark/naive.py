@@ -135,7 +135,8 @@ async def connect(app: web.Application) -> AsyncIterator[None]:
     await database.computers.create_index("person")
     for name in ("person", "computer"):
         (newest,) = await database[f"{name}s"].find().sort("_id", -1).limit(1).to_list(None)
-        await database.counters.insert_one({"_id": name, "seq": newest["_id"]})
+        counter = {"$set": {"seq": newest["_id"]}}
+        await database.counters.update_one({"_id": name}, counter, upsert=True)
     yield
     client.close()
 

@@ -18,7 +18,7 @@ from registry.storage.reads import listings, related_reads
 from tests.conftest import Serve
 from tests.consistency import strategies
 from tests.consistency.model import Condition, Model, Query
-from tests.support import Api, Database
+from tests.support import Api, Database, set_counters
 
 
 @pytest.fixture(params=["few", "several", "many"])
@@ -53,6 +53,7 @@ async def stored(api: Api, database: Database) -> Model:
         await database.computers.insert_one({"_id": id_, "serial": serial, "person": owner})
         model.create(("computer", id_), {"serial": serial})
         model.replace(("computer", id_), [owner] if owner else [])
+    await set_counters(database)
     await api.get("/persons?sort=full_name&page[size]=1")  # stores the full names
     return model
 

@@ -10,7 +10,7 @@ from registry.jsonapi.pagination import Cursors, parse_sort
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.storage.reads import listings, related_reads
-from tests.support import Api, Database, Response, new
+from tests.support import Api, Database, Response, new, set_counters
 
 GRAPH = Graph(RESOURCES)
 
@@ -41,6 +41,7 @@ async def store(database: Database, collection: str, fields: dict[str, Any]) -> 
             records[collection] |= fields
         for name, record in records.items():
             await database[name].insert_one(record, bypass_document_validation=True)
+    await set_counters(database)
 
 
 def is_refused(response: Response) -> bool:
@@ -101,7 +102,7 @@ async def shown_of(database: Database, collection: str) -> Any:
 async def test_an_id_below_1_fails_the_requests_that_read_it(api: Api, database: Database) -> None:
     await database.persons.insert_one({"_id": 1, **NAMES})
     await database.persons.insert_one({"_id": -2, **NAMES}, bypass_document_validation=True)
-    for path in ("/persons", "/persons?page[size]=1", "/persons?page[number]=1"):
+    for path in ("/persons", "/persons?page[size]=1"):
         assert is_refused(await api.get(path)), path
     assert (await api.get("/persons/1")).status == 200
 

@@ -14,7 +14,7 @@ from registry import compound
 from registry.http.views import document_view, relationship
 from registry.storage.reads import shared_reads, snapshot
 from registry.storage.reads.listings import CHUNK
-from tests.support import Api, Database, identity, new, to_many
+from tests.support import Api, Database, identity, new, set_counters, to_many
 
 PERSONS = 2 * CHUNK + 200
 COMPUTERS = 3 * CHUNK
@@ -38,6 +38,7 @@ async def fleet(api: Api, database: Database) -> Api:
         }
         for number in range(1, COMPUTERS + 1)
     )
+    await set_counters(database)
     return api
 
 

@@ -18,7 +18,7 @@ from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.storage.mongo.read_commands import SNAPSHOT_UNAVAILABLE
 from tests.mongods import mongod_with_fail_points
-from tests.support import Api, Database, new
+from tests.support import Api, Database, new, set_counters
 
 GRAPH = Graph(RESOURCES)
 
@@ -36,6 +36,14 @@ def unset_in(collection: str, id_: Any, field: str) -> Break:
     return lambda database: database[collection].update_one({"_id": id_}, {"$unset": {field: ""}})
 
 
+def delete_from(collection: str, id_: int) -> Break:
+    async def delete(database: Database) -> None:
+        await database[collection].delete_one({"_id": id_})
+        await set_counters(database)
+
+    return delete
+
+
 def add_period(copied: int | None = None, **fields: int) -> Break:
     """Return a function that stores an assignment in force. copied: one that begins with it."""
 
@@ -44,7 +52,7 @@ def add_period(copied: int | None = None, **fields: int) -> Break:
         since = same.get("since", datetime(2026, 3, 15, tzinfo=UTC))
         period = {"_id": 2, "since": since, "until": LASTING}
         await database.assignments.insert_one(period | fields)
-        await database.counters.update_one({"_id": "assignment"}, {"$max": {"seq": 2}})
+        await set_counters(database)
 
     return add
 
@@ -56,16 +64,16 @@ BROKEN: Sequence[tuple[Break, *tuple[str, ...]]] = [
         "computers/2: owner has no assignment",
     ),
     (
-        lambda database: database.persons.delete_one({"_id": 1}),
+        delete_from("persons", 1),
         "computers/1: owner is 1, a person that does not exist",
     ),
     (
-        set_in("counters", "person", seq=2),
-        "counters/person: 2 is not an integer from 3 up, the greatest id",
+        set_in("counters", "person", last=2),
+        "counters/person: last is 2 instead of 3",
     ),
     (
         lambda database: database.counters.delete_one({"_id": "computer"}),
-        "counters/computer: 0 is not an integer from 2 up, the greatest id",
+        "counters/computer: last is 0 instead of 2, count is 0 instead of 2",
     ),
     (
         set_in("persons", 2, full_name="Somebody Else"),
@@ -78,11 +86,11 @@ BROKEN: Sequence[tuple[Break, *tuple[str, ...]]] = [
         "computers/1: assignment 1 is in force without a link; owner has no assignment",
     ),
     (
-        lambda database: database.assignments.delete_one({"_id": 1}),
+        delete_from("assignments", 1),
         "computers/1: owner has no assignment",
     ),
     (
-        lambda database: database.computers.delete_one({"_id": 1}),
+        delete_from("computers", 1),
         "computers/1: assignment 1 is in force without a link",
     ),
     (add_period(computer=2), "computers/2: assignment 2 is in force without a link"),
@@ -151,7 +159,7 @@ async def test_data_that_services_accept_are_consistent(small: Database, case: s
 async def test_violations_that_only_an_operator_can_repair_stay_reported(
     small: Database, wrong: dict[str, Any], lines_after: list[str]
 ) -> None:
-    await small.counters.update_one({"_id": "computer"}, {"$set": {"seq": 9}})
+    await small.counters.update_one({"_id": "computer"}, {"$set": {"last": 9}})
     await small.computers.insert_one(wrong, bypass_document_validation=True)
     await check(small, GRAPH, repair=True)
     place = f"computers/{wrong['_id']!r}"
@@ -178,7 +186,7 @@ async def test_many_violations_are_counted_and_the_first_are_listed(small: Datab
     await small.computers.insert_many(
         {"_id": id_, "serial": "SN", "person": 99} for id_ in range(100, 2_600)
     )
-    await small.counters.update_one({"_id": "computer"}, {"$set": {"seq": 2_600}})
+    await set_counters(small)
     report = await check(small, GRAPH, repair=True)
     assert report.total == 2 * 2_500, "each link leads nowhere, and has no assignment"
     assert report.records == {"persons": 3, "computers": 2_502, "assignments": 1}
@@ -225,7 +233,8 @@ async def test_an_index_that_lacks_records_is_reported(mongodb_uri: str) -> None
     async with mongod_with_fail_points(mongodb_uri) as client:
         database = client.registry
         await database.computers.create_index([("serial", 1), ("_id", 1)])
-        await database.counters.insert_one({"_id": "computer", "seq": 2})
+        counter = {"last": 2, "count": 1, "deleted": {"0": 1}}  # counted along the index
+        await database.counters.insert_one({"_id": "computer", **counter})
         await database.computers.insert_one({"_id": 1, "serial": "SN-1", "version": 1})
         await client.admin.command("configureFailPoint", "skipIndexNewRecords", mode="alwaysOn")
         await database.computers.insert_one({"_id": 2, "serial": "SN-2", "version": 1})
@@ -244,7 +253,7 @@ async def test_a_check_begins_again_where_its_snapshot_is_not_available(mongodb_
         mode = {"times": 3}
         await client.admin.command("configureFailPoint", "failCommand", mode=mode, data=failure)
         report = await check(client.registry, GRAPH)
-    assert lines(report) == ["counters/computer: 0 is not an integer from 1 up, the greatest id"]
+    assert lines(report) == ["counters/computer: last is 0 instead of 1, count is 0 instead of 1"]
 
 
 @pytest.fixture
@@ -276,7 +285,7 @@ def test_the_command_lists_violations_and_repairs_them(
 
     check_command(["--repair"])
     output, notes = capsys.readouterr()
-    assert "counters/computer: 0 is not" in output
+    assert "counters/computer: last is 0 instead of 23, count is 0 instead of 23\n" in output
     last = f"Checked 0 persons, 23 computers, 0 assignments of {place}: consistent"
     assert notes.splitlines()[-1] == last
 

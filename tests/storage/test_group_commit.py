@@ -12,7 +12,7 @@ from registry.jsonapi.changes import Verb, Write
 from registry.jsonapi.error_objects import RequestError
 from registry.jsonapi.error_types import InvalidField, InvalidRecord, NotFound, Unavailable
 from registry.storage.mongo import transactions
-from registry.storage.writes import group_commit, id_allocation
+from registry.storage.writes import group_commit
 from registry.storage.writes.unit_of_work import UnitOfWork
 from registry.storage.writes.write_requests import WriteRequest, WriteResult
 from tests.conftest import Serve
@@ -32,9 +32,7 @@ COUNT = 42
 
 
 @pytest.fixture
-async def registry(serve: Serve, database: Database, monkeypatch: pytest.MonkeyPatch) -> Registry:
-    """A service that never waits for ids."""
-    monkeypatch.setattr(id_allocation, "_FIRST_BLOCK", 1_000)
+async def registry(serve: Serve, database: Database) -> Registry:
     await insert_fleet(database, COUNT, COUNT)
     registry = Registry(await serve())
     await registry.write(registry.create("computer", serial="x"))
@@ -138,8 +136,7 @@ async def test_a_group_takes_as_many_commands_as_two_requests_of_each_kind(
         keys = [f"{count}-{n}" for n in range(count)] if keyed else ()
         outcomes = await registry.write_group(requests, keys)
         assert all(isinstance(one, list) for one in outcomes), outcomes
-        # Ids are fetched in blocks, in advance.
-        sent.append(sorted(one for one in commands.names() if one != "findAndModify"))
+        sent.append(sorted(commands.names()))
     assert sent[0] == sent[1]
     assert sent[0].count("commitTransaction") == 2, "one of them for the group before"
 

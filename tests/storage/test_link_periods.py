@@ -23,7 +23,7 @@ from registry.resources import RESOURCES
 from registry.resources.types_file import TypesFile
 from registry.settings import Settings
 from registry.storage.writes import link_periods
-from registry.storage.writes.id_allocation import Counters
+from registry.storage.writes.new_ids import NewIds
 from tests.conftest import Serve
 from tests.consistency.model import RELATIONSHIPS, TARGETS, Model
 from tests.storage.writing import Registry, insert_fleet
@@ -192,9 +192,7 @@ async def as_before_histories(database: Database, computers: int) -> None:
     await database.computers.update_many(
         {}, [{"$set": {"person": {"$add": [{"$mod": ["$_id", PERSONS]}, 1]}}}]
     )
-    await database.counters.update_many(
-        {}, {"$unset": {"complete": True}, "$set": {"seq": computers}}
-    )
+    await database.counters.update_many({}, {"$unset": {"complete": True}})
     await database.counters.delete_one({"_id": "assignment"})
 
 
@@ -290,14 +288,14 @@ async def test_a_request_that_fails_at_its_second_link_leaves_no_period(
         {"_id": 1, "first_name": "Ada", "last_name": "L", "version": 1}
     )
     registry = Registry(api)
-    allocate = Counters.allocate
+    take = NewIds.take
 
-    async def fail(self: Counters, type_name: str, count: int) -> list[int]:
+    def fail(self: NewIds, type_name: str) -> int:
         if type_name == "case_keeper_period":
             raise Unavailable
-        return await allocate(self, type_name, count)
+        return take(self, type_name)
 
-    monkeypatch.setattr(Counters, "allocate", fail)
+    monkeypatch.setattr(NewIds, "take", fail)
     both = registry.create("case", -1, serial="x", owner=1, keeper=1)
     one = registry.create("case", -1, serial="y", owner=1)
     failed, done = await registry.write_group([[both], [one]])

@@ -79,11 +79,17 @@ async def test_the_first_id_follows_the_greatest_stored_one(
     assert await create(await serve(), 2) == [8, 9]
 
 
-async def test_ids_are_allocated_in_growing_blocks(api: Api, commands: CommandLog) -> None:
-    commands.take("all")
-    ids = [id_ for _ in range(100) for id_ in await create(api, 5)]
-    assert ids == list(range(1, 501))
-    assert len(commands.take("findAndModify")) <= 8
+async def test_ids_follow_the_order_of_the_commits_without_gaps(api: Api) -> None:
+    ids = [id_ for _ in range(10) for id_ in await create(api, 5)]
+    failing = [add(PERSON), {"op": "remove", "ref": {"type": "person", "id": "99"}}]
+    responses = await asyncio.gather(
+        *(api.operate(*failing) if number % 3 else api.operate(add(PERSON)) for number in range(30))
+    )
+    assert [one.status for one in responses].count(404) == 20
+    ids += sorted(int(one.results[0]["data"]["id"]) for one in responses if one.status == 200)
+    assert ids == list(range(1, 61))
+    await api.operate(add(PERSON), Prefer="tx=rollback")
+    assert await create(api, 1) == [61]
 
 
 async def test_concurrent_processes_and_requests_get_different_ids(serve: Serve) -> None:
@@ -94,33 +100,14 @@ async def test_concurrent_processes_and_requests_get_different_ids(serve: Serve)
     )
     assert [len(ids) for ids in created] == counts
     assert all(ids == sorted(ids) for ids in created)
-    assert len({id_ for ids in created for id_ in ids}) == sum(counts)
+    assert sorted(id_ for ids in created for id_ in ids) == list(range(1, sum(counts) + 1))
 
 
-async def test_unused_ids_are_given_back_on_a_clean_stop(serve: Serve) -> None:
-    first = await serve()
-    for count in (1, 5, 20):  # so that several blocks are unused
-        await create(first, count)
-    await first.client.close()
-    assert await create(await serve(), 1) == [27]
-
-
-async def test_ids_are_not_given_back_if_another_process_has_newer_ones(serve: Serve) -> None:
+async def test_the_id_of_a_deleted_resource_is_not_used_again(serve: Serve) -> None:
     first, other = await serve(), await serve()
     used = [*await create(first, 1), *await create(other, 1)]
-    # Of a resource that exists, no id could be used again anyway.
     assert (await other.request("DELETE", f"/persons/{used[1]}")).status == 204
     await first.client.close()
-    used += await create(await serve(), 100)
-    assert len(set(used)) == 102
-    used += await create(other, 100)
-    assert len(set(used)) == 202
-
-
-async def test_an_id_taken_by_an_external_writer_is_skipped(api: Api, database: Database) -> None:
-    await database.persons.insert_many({"_id": number, **NAMES} for number in (1, 2, 3))
-    assert await api.person() == "4"
-    await database.persons.insert_one({"_id": 5, **NAMES})
-    await database.computers.insert_one({"_id": 1, "serial": "SN-1"})
-    assert await api.computer(owner="4") == "2"
-    assert await create(api, 1) == [6]
+    for api in (await serve(), other):
+        used += await create(api, 100)
+    assert used == list(range(1, 203))

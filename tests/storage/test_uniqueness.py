@@ -20,7 +20,7 @@ from registry.storage.schema import prepare_unique_indexes
 from tests.conftest import Serve
 from tests.storage.test_backups import back_up_to
 from tests.storage.writing import Outcome, Registry
-from tests.support import Api, CommandLog, Database, Response, new, to_one
+from tests.support import Api, CommandLog, Database, Response, new, set_counters, to_one
 
 EMAIL, SERIAL = "unique_email_ignoring_case", "unique_serial"
 
@@ -138,6 +138,7 @@ async def test_taken_values_do_not_fail_other_writes(
     await database.persons.insert_one({"_id": 1, "first_name": "A", "last_name": "B"})
     records = [{"_id": number, "serial": f"SN-{number}", "version": 1} for number in range(1, 41)]
     await database.computers.insert_many(records)
+    await set_counters(database)
     registry = Registry(await serve(settings=unique))
     await registry.repository.catch_up()
     names = ["SN-40" if number % 2 else f"new-{number}" for number in range(39)]

@@ -21,7 +21,7 @@ from registry.jsonapi.error_objects import RequestError
 from registry.jsonapi.error_types import NotFound
 from registry.model.record import Record
 from registry.storage.writes.write_requests import IdempotencyKey, WriteResult
-from tests.support import Api, Database
+from tests.support import Api, Database, set_counters
 
 MISSING = 99
 """An id that no resource has."""
@@ -107,6 +107,7 @@ async def insert_fleet(database: Database, persons: int, computers: int) -> None
     await database.computers.insert_many(
         {"_id": one, **computer} for one in range(1, computers + 1)
     )
+    await set_counters(database)
 
 
 async def records(database: Database) -> dict[Place, Record]:

@@ -109,10 +109,12 @@ class Transaction:
             raise TransactionConflict from error
         _check(reply, [one["_id"] for one in documents])
 
-    async def update(self, collection: str, statements: Sequence[Statement]) -> None:
-        """Update documents. Raises WriteRejected."""
+    async def update(self, collection: str, statements: Sequence[Statement]) -> int:
+        """Update documents; return how many were found. Raises WriteRejected."""
         reply = await self._run({"update": collection, "updates": statements})
         _check(reply, [one["q"]["_id"] for one in statements])
+        found: int = reply["n"]
+        return found
 
     async def delete(self, collection: str, statements: Sequence[Statement]) -> None:
         """Delete documents. Raises WriteRejected."""

@@ -15,6 +15,7 @@ from registry.jsonapi.query import Query
 from registry.model.attributes import Operator
 from registry.model.record import ID, Record
 from registry.model.resource_type import ResourceType
+from registry.storage.counters import Place
 from registry.storage.errors import translated_errors
 from registry.storage.reads.collection_query import (
     MAX_OFFSET,
@@ -22,7 +23,6 @@ from registry.storage.reads.collection_query import (
     finds_related,
     position_of,
 )
-from registry.storage.reads.id_index import Place
 from registry.storage.reads.related_reads import (
     MAX_BATCH,
     read_batches,
@@ -181,16 +181,13 @@ async def _numbered_page(query: CollectionQuery, page: NumberedPage) -> Window:
     """Return a page, read by skipping few records, and the total if it is requested."""
     offset, descending = (page.number - 1) * page.size, query.order[0].descending
     snapshot = query.snapshot
-    if not (query.filters or snapshot.time) and (page.total or offset > MAX_OFFSET):
-        index = snapshot.reads.id_indexes[query.resource_type.type]
-        if query.is_by_id and (ids := index.expected(offset, descending=descending)):
-            window = await _counted_page(query, page, ids.total, ids.place)
-            if snapshot.time == ids.time:
-                return window
-            snapshot.time = None
-        if ids := await index.read(offset, descending=descending):
-            snapshot.time = ids.time
-            return await _counted_page(query, page, ids.total, ids.place)
+    if not query.filters and (page.total or offset > MAX_OFFSET):
+        async with query.admitted(is_heavy=False):
+            counter, snapshot.time = await snapshot.reads.read_counter(
+                query.resource_type, snapshot.time
+            )
+        place = counter.place(offset, descending=descending)
+        return await _counted_page(query, page, counter.count, place)
     if page.total:
         return await _counted_page(query, page, await _total(query))
     following = await _read_at(query, query.order, page.size + 1, offset)

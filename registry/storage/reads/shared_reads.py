@@ -19,6 +19,7 @@ from registry.capacity import (
     LOOKUPS_OF_ONE,
     MEMBERS,
     PAGES_BY_ID,
+    POSITIONS,
     UNSHARED_LOOKUPS,
     BatchLimits,
     Capacity,
@@ -28,6 +29,7 @@ from registry.model.graph import Graph
 from registry.model.record import ID, Record
 from registry.model.resource_type import ResourceType
 from registry.storage.bulkheads import Bulkheads
+from registry.storage.counters import COUNTERS, FIELDS, IdCounter
 from registry.storage.errors import translated_errors
 from registry.storage.mongo.batching import Batcher, BatchFunction, Coalescer
 from registry.storage.mongo.read_commands import (
@@ -37,7 +39,6 @@ from registry.storage.mongo.read_commands import (
     aggregate_command,
     find_command,
 )
-from registry.storage.reads.id_index import IdIndex
 from registry.storage.records import Stage, id_condition, projection
 
 _Lookup: TypeAlias = tuple[Collection[int], tuple[str, ...]]
@@ -85,15 +86,12 @@ class Reads:
         self.seconds = capacity.query_seconds
         self.milliseconds = round(capacity.query_seconds * 1_000)
         self.total_seconds = capacity.queue_seconds + capacity.query_seconds
-        self.id_indexes = {name: IdIndex(commands, one.collection) for name, one in graph.items()}
         self._unshared = asyncio.Semaphore(UNSHARED_LOOKUPS)
         self.pages = Coalescer[tuple[Window, Timestamp | None]]("pages")
         self._batchers: dict[Hashable, Batcher[Any, ReadResult]] = {}
 
     async def close(self) -> None:
-        """Close the change streams, and end the sessions."""
-        for index in self.id_indexes.values():
-            await index.close()
+        """End the sessions."""
         await self.commands.close()
 
     async def look_up(
@@ -109,6 +107,24 @@ class Reads:
         """
         batch = partial(self._look_up_batch, resource_type, time)
         return await self._lookups(resource_type, ID, ids, time, batch).load((ids, fields))
+
+    async def read_counter(
+        self, resource_type: ResourceType, time: Timestamp | None
+    ) -> tuple[IdCounter, Timestamp]:
+        """Return the counter of a type, and the time of the snapshot. Raises PyMongoError."""
+        key = COUNTERS, time
+        batcher = self._batchers.get(key) or self._new_batcher(
+            key, "positions", POSITIONS, partial(self._read_counters, time)
+        )
+        counters, time = await batcher.load(resource_type.type)
+        return IdCounter.of(counters[0]), time
+
+    async def _read_counters(
+        self, time: Timestamp | None, types: Sequence[str]
+    ) -> Sequence[ReadResult]:
+        command = find_command(COUNTERS, {ID: {"$in": [*set(types)]}}, projection(FIELDS))
+        found, time = await self.commands.run(command, time)
+        return [ReadResult([one for one in found if one[ID] == name], time) for name in types]
 
     async def read_members(
         self,

@@ -7,12 +7,14 @@
 - A large request and a dry run have a transaction of their own. So has each request of a group
   whose transaction fails as a whole: another process writes the same records, or MongoDB rejects
   what one of them stores. It is tried again for some seconds, in turn with the groups.
+- A group runs again as a whole if another process has created resources of the same types.
 - A request whose transaction has begun is completed even if its caller leaves. One that waits is
   dropped then.
 """
 
 import asyncio
 import logging
+import random
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -26,7 +28,7 @@ from registry.jsonapi.error_types import Unavailable
 from registry.metrics import BATCH_SIZE, BATCH_WAIT
 from registry.model.graph import Graph
 from registry.storage.mongo.transactions import Transaction, TransactionConflict, Transactions
-from registry.storage.writes.id_allocation import Counters
+from registry.storage.writes.new_ids import CountersChanged, LastIds, NewIds
 from registry.storage.writes.unit_of_work import UnitOfWork
 from registry.storage.writes.write_requests import Outcome, WriteRequest, WriteResult
 
@@ -41,6 +43,9 @@ _RETRY_SECONDS = 10.0
 _PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.005, 0.1
 """The pause before a retry; it doubles each time. MongoDB reports a locked record at once."""
 
+_COUNTER_PAUSE_SECONDS = (0.002, 0.004)
+"""The pause before a group runs again whose counters another process holds; the queue gathers."""
+
 _GATHERING_ITERATIONS = 2
 """Event-loop iterations before a group that is not full, so that clients that have just received
 their responses can join it."""
@@ -49,10 +54,10 @@ their responses can join it."""
 class GroupCommit:
     """Applies the writes of requests in transactions that they share."""
 
-    def __init__(self, transactions: Transactions, graph: Graph, counters: Counters) -> None:
+    def __init__(self, transactions: Transactions, graph: Graph) -> None:
         self._transactions = transactions
         self._graph = graph
-        self._counters = counters
+        self._last_ids = LastIds()
         self._waiting = deque[WriteRequest]()
         self._retries = deque[WriteRequest]()  # each with a transaction of its own
         self._has_arrived = asyncio.Event()
@@ -137,33 +142,41 @@ class GroupCommit:
         BATCH_SIZE.observe(self._sizes, len(requests))
         BATCH_WAIT.observe(self._waits, time.perf_counter() - requests[0].arrived)
         apply = partial(self._apply, requests)
+        is_alone, commits = requests[0].is_alone, not requests[0].rolls_back
         try:
-            if requests[0].is_alone:
-                commits = not requests[0].rolls_back
-                outcomes, committed_at = await self._transactions.attempt(apply, commits=commits)
+            if is_alone:
+                applied, committed_at = await self._transactions.attempt(apply, commits=commits)
             else:
-                outcomes, committed_at = await self._transactions.attempt_shared(apply)
+                applied, committed_at = await self._transactions.attempt_shared(apply)
         except TransactionConflict as conflict:
+            self._last_ids.forget()
+            if isinstance(conflict, CountersChanged) and not is_alone:
+                await self._repeat(requests, conflict)
+                return
             for request in requests:
                 self._retry(request, conflict)
         except Exception as error:  # noqa: BLE001 - raised to the callers
+            self._last_ids.forget()
             for request in requests:
                 # Not the same exception in several tasks: each would extend its traceback.
                 request.fail(error if len(requests) == 1 else Unavailable())
         else:
+            outcomes, new_ids = applied
+            if commits:
+                new_ids.committed()
             self._settle(requests, outcomes, committed_at)
 
     async def _apply(
         self, requests: Sequence[WriteRequest], transaction: Transaction
-    ) -> list[Outcome]:
-        """Apply requests and store the result; return the outcome of each."""
-        unit = UnitOfWork(transaction, self._graph, self._counters)
+    ) -> tuple[list[Outcome], NewIds]:
+        """Apply requests and store the result; return the outcome of each, and what was counted."""
+        unit = UnitOfWork(transaction, self._graph, self._last_ids)
         await unit.load(requests)
         outcomes = [await unit.apply(request) for request in requests]
         if requests[0].is_alone and isinstance(outcomes[0], RequestError):
             raise outcomes[0]  # some writes may be stored already
         await unit.flush(requests, outcomes)
-        return outcomes
+        return outcomes, unit.new_ids
 
     def _settle(
         self, requests: Sequence[WriteRequest], outcomes: Sequence[Outcome], time_: Timestamp | None
@@ -181,21 +194,35 @@ class GroupCommit:
                 request.succeed(outcome)
         self._waiting.extendleft(reversed(postponed))
 
+    async def _repeat(self, requests: Sequence[WriteRequest], conflict: CountersChanged) -> None:
+        """Let a group run again as a whole: another process has created or deleted resources."""
+        waiting = [one for one in requests if not self._is_given_up(one, conflict)]
+        self._waiting.extendleft(reversed(waiting))
+        if conflict.is_locked:
+            low, high = _COUNTER_PAUSE_SECONDS
+            await asyncio.sleep(random.uniform(low, high))  # noqa: S311 - to desynchronize
+
     def _retry(self, request: WriteRequest, conflict: TransactionConflict) -> None:
         """Try a request again in a transaction of its own, later if it had one."""
-        now = time.monotonic()
-        if request.retries_since is None:
-            request.retries_since = now
-        if now - request.retries_since > _RETRY_SECONDS:
-            reason = conflict.__cause__ or conflict
-            _log.error("A transaction conflicts for %g s: %s", _RETRY_SECONDS, reason)
-            request.fail(Unavailable())
+        if self._is_given_up(request, conflict):
             return
         if request.is_alone:
-            self._transactions.clean_up_if_stuck(request.retries_since)
-            request.retry_at = now + request.pause
+            request.retry_at = time.monotonic() + request.pause
             request.pause = min(2 * request.pause, _LONGEST_PAUSE_SECONDS)
         else:
             request.pause = _PAUSE_SECONDS
         request.is_alone = True
         self._retries.append(request)
+
+    def _is_given_up(self, request: WriteRequest, conflict: TransactionConflict) -> bool:
+        """Count an attempt; answer a request that has conflicted for too long."""
+        now = time.monotonic()
+        if request.retries_since is None:
+            request.retries_since = now
+        self._transactions.clean_up_if_stuck(request.retries_since)
+        if now - request.retries_since <= _RETRY_SECONDS:
+            return False
+        reason = conflict.__cause__ or conflict
+        _log.error("A transaction conflicts for %g s: %s", _RETRY_SECONDS, reason)
+        request.fail(Unavailable())
+        return True

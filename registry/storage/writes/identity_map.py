@@ -11,9 +11,9 @@ from registry.jsonapi.changes import Linkage, Verb, Write
 from registry.jsonapi.error_objects import RequestError
 from registry.jsonapi.error_types import Unavailable, ValueTaken
 from registry.model.graph import Graph
-from registry.model.record import LAST_WRITE, VERSION, Record, version_of
+from registry.model.record import ID, LAST_WRITE, VERSION, Record, version_of
 from registry.model.resource_type import ResourceType
-from registry.storage.errors import DUPLICATE_KEY, IdTaken
+from registry.storage.errors import DUPLICATE_KEY
 from registry.storage.mongo.transactions import Transaction, WriteRejected
 from registry.storage.records import VALIDATION_FAILURE, id_condition, refused_record
 
@@ -172,16 +172,17 @@ async def store(
 
 
 def rejection(
-    writes: Sequence[Write], resource: ResourceType, rejected: WriteRejected
+    results: Sequence[tuple[Write, Record]], resource: ResourceType, rejected: WriteRejected
 ) -> RequestError:
-    """Return why MongoDB has rejected what the writes of a request, with ids, have stored."""
+    """Return why MongoDB has rejected what a request has stored.
+
+    results: its writes, each with the record as it has left it.
+    """
     error = rejected.error
     key = list(error.get("keyPattern", ())) if error["code"] == DUPLICATE_KEY else []
-    if key == ["_id"]:
-        return IdTaken()
-    for write in reversed(writes):
+    for write, record in reversed(results):
         # Another service, or a person, may have created the index.
-        is_rejected = write.resource is resource and write.target.id == rejected.id
+        is_rejected = write.resource is resource and record[ID] == rejected.id
         if is_rejected and len(key) == 1 and key[0] in write.change.attributes:
             pointer = write.position / "attributes" / key[0]
             return ValueTaken(resource.type, key[0], pointer, None)

@@ -6,7 +6,7 @@ other programs may also leave periods that overlap, or that last without the lin
 
 import datetime
 from collections import defaultdict
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -31,8 +31,8 @@ from registry.storage.mongo.mongo_client import Database
 from registry.storage.mongo.transactions import Transaction, Transactions
 from registry.storage.records import fields_of, id_condition, is_valid, projection
 from registry.storage.schema import id_batches
-from registry.storage.writes.id_allocation import Counters
 from registry.storage.writes.identity_map import IdentityMap, RecordChange, RecordKey, store
+from registry.storage.writes.new_ids import LastIds, NewIds
 
 _STEP = datetime.timedelta(milliseconds=1)
 """The shortest period: the times of one link increase even if the clock does not."""
@@ -53,14 +53,14 @@ class LinkHistories:
     records: of the unit, with the targets that links had. time: of the changes, as stored.
     """
 
-    def __init__(self, graph: Graph, counters: Counters, records: IdentityMap, time: str) -> None:
+    def __init__(self, graph: Graph, new_ids: NewIds, records: IdentityMap, time: str) -> None:
         self._links = list(tracked_links(graph))
-        self._counters = counters
+        self._new_ids = new_ids
         self._records = records
         self._time = datetime.datetime.fromisoformat(time)
 
     async def add_request(self, author: str | None) -> None:
-        """Add what the last request has changed; its net effect counts. Raises Unavailable."""
+        """Add what the last request has changed; its net effect counts."""
         before = dict(self._records.before_request())
         for tracked in self._links:
             changed = [
@@ -71,14 +71,7 @@ class LinkHistories:
                 != _target_id(tracked, after := self._records.get(key) or {})
             ]
             if changed:
-                # New are periods that begin, and those of links that are older than the history.
-                count = sum(
-                    (_target_id(tracked, after) is not None)
-                    + (_target_id(tracked, one) is not None and _period_id(tracked, one) is None)
-                    for _, one, after in changed
-                )
-                ids = iter(await self._counters.allocate(tracked.periods.type, count))
-                add = partial(self._add, tracked, before, changed, ids, author)
+                add = partial(self._add, tracked, before, changed, author)
                 await offload(add, size=len(changed))
 
     def _add(
@@ -86,10 +79,9 @@ class LinkHistories:
         tracked: TrackedLink,
         before: Mapping[RecordKey, Record | None],
         changed: Sequence[tuple[RecordKey, Record, Record]],
-        ids: Iterator[int],
         author: str | None,
     ) -> None:
-        """Add the periods of changes. before: the request. ids: of those that are new."""
+        """Add the periods of changes. before: the request."""
         for key, source, after in changed:
             last, in_force = source.get(tracked.link.changed_field), None
             # Later than the last change, whatever the clock says.
@@ -98,7 +90,7 @@ class LinkHistories:
             if old_id is not None:
                 period_id = _period_id(tracked, source)
                 if period_id is None:  # the link is older than its history
-                    period_id = next(ids)
+                    period_id = self._new_ids.take(tracked.periods.type)
                     period = _new_period(tracked, period_id, key[1], old_id, BEGINNING)
                 else:
                     period_key = tracked.periods.type, period_id
@@ -112,7 +104,7 @@ class LinkHistories:
                 period |= _copied_values(tracked, tracked.target_key, target)
                 self._records.replace((tracked.periods.type, period_id), period)
             if new_id is not None:
-                in_force = next(ids)
+                in_force = self._new_ids.take(tracked.periods.type)
                 begun = _new_period(tracked, in_force, key[1], new_id, time)
                 begun |= _by(CREATED_BY, author)
                 self._records.replace((tracked.periods.type, in_force), begun)
@@ -197,12 +189,9 @@ def _end_overlapping(name: str, periods: Sequence[Record], result: Correction) -
 class LinkPeriods:
     """The periods of one kind of links. The methods raise PyMongoError or Unavailable."""
 
-    def __init__(
-        self, database: Database, transactions: Transactions, counters: Counters, link: TrackedLink
-    ) -> None:
+    def __init__(self, database: Database, transactions: Transactions, link: TrackedLink) -> None:
         self._database = database
         self._transactions = transactions
-        self._counters = counters
         self._link = link
 
     async def insert_missing(self) -> None:
@@ -241,8 +230,8 @@ class LinkPeriods:
             id_: correction(link, records.get(id_, {}), periods[id_], now) for id_ in ids
         }
         wrong = {id_: one for id_, one in corrections.items() if one.reasons}
-        missing = sum(one.missing_since is not None for one in wrong.values())
-        new = iter(await self._counters.allocate(link.periods.type, missing))
+        new_ids = NewIds(transaction, LastIds())
+        await new_ids.load()
         ending = [
             (id_, one, correct.ends[one[ID]])
             for id_, correct in wrong.items()
@@ -261,7 +250,7 @@ class LinkPeriods:
         for id_, correct in wrong.items():
             record, in_force = records.get(id_), correct.in_force
             if record and correct.missing_since:
-                in_force, target = next(new), _target_id(link, record)
+                in_force, target = new_ids.take(link.periods.type), _target_id(link, record)
                 begun = _new_period(link, in_force, id_, target, correct.missing_since)
                 of_periods.append(RecordChange((link.periods.type, in_force), None, begun))
             if record:
@@ -270,6 +259,7 @@ class LinkPeriods:
                 if bound and not (isinstance(stored, datetime.datetime) and stored > bound):
                     fields[link.link.changed_field] = bound  # the next change is later
                 of_records.append(RecordChange((link.source.type, id_), record, record | fields))
+        await new_ids.store(of_periods)
         await store(transaction, link.periods, of_periods)
         await store(transaction, link.source, of_records)
 
@@ -290,15 +280,12 @@ class LinkPeriods:
 
 
 @asynccontextmanager
-async def open_link_periods(
-    database: Database, graph: Graph, link: TrackedLink
-) -> AsyncIterator[LinkPeriods]:
+async def open_link_periods(database: Database, link: TrackedLink) -> AsyncIterator[LinkPeriods]:
     """Yield the periods of a link outside of a service."""
-    transactions, counters = Transactions(database), Counters(database, graph)
+    transactions = Transactions(database)
     try:
-        yield LinkPeriods(database, transactions, counters, link)
+        yield LinkPeriods(database, transactions, link)
     finally:
-        await counters.close()
         await transactions.close()
 
 

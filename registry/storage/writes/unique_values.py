@@ -8,7 +8,7 @@ from typing import Any
 
 from marshmallow import ValidationError
 
-from registry.jsonapi.changes import Verb, Write
+from registry.jsonapi.changes import Write
 from registry.jsonapi.documents import path_of
 from registry.jsonapi.error_types import InvalidField, ValueTaken, invalid_attributes
 from registry.model.record import Record
@@ -29,6 +29,16 @@ def unique_key(attribute: ResourceField, value: Any) -> Hashable:
     # By `casefold`, `ß` would equal `ss`, which the index tells apart.
     key: Hashable = value.lower() if attribute.kind.ignores_case else value
     return key
+
+
+def completed(write: Write) -> tuple[Write, Sequence[InvalidField]]:
+    """Return the creation that a write which merges stands for, and why it is not valid."""
+    resource, change = write.resource, write.change
+    try:
+        attributes = resource.load(change.sent or {}, partial=False)
+    except ValidationError as error:
+        return write, [*invalid_attributes(resource, error.messages_dict, write.position)]
+    return replace(write, change=replace(change, attributes=attributes, read_only={})), ()
 
 
 class UniqueValues:
@@ -67,49 +77,24 @@ class UniqueValues:
                 key = unique_key(attribute, record[name])
                 self._ids[resource.type, name, key].append(record["_id"])
 
-    def lacks_id(self, write: Write, ids: Mapping[int, int]) -> bool:
-        """Whether a write that merges creates a resource, and `ids` has none for it."""
-        return write.merges and write.target.id not in ids and self._matching_id(write) is None
-
-    def _matching_id(self, write: Write) -> int | None:
+    def matching_id(self, write: Write) -> int | None:
         """Return the id of the record that has one of the values of a write, None without one."""
         ids = (self._holder(write.resource, *one) for one in write.unique_values.items())
         return next((id_ for id_ in ids if id_ is not None), None)
 
-    def conflicts(self, write: Write) -> list[ValueTaken]:
-        """Return an error for each value of a write that another record has."""
+    def conflicts(self, write: Write, target: int) -> list[ValueTaken]:
+        """Return an error for each value of a write that another record than its target has."""
         resource, before = write.resource, self._records.before_request()
         errors: list[ValueTaken] = []
         for name, value in write.unique_values.items():
             id_ = self._holder(resource, name, value)
-            if id_ not in (None, write.target.id):
+            if id_ not in (None, target):
                 is_new = before.get((resource.type, id_), {}) is None  # and will not be stored
                 # Scopes to write a type include reading it, so the link needs no other scope.
                 about = None if is_new or id_ is None else path_of(resource, id_)
                 pointer = write.position / "attributes" / name
                 errors.append(ValueTaken(resource.type, name, pointer, about))
         return errors
-
-    def resolve(self, write: Write, ids: dict[int, int]) -> tuple[Write, Sequence[InvalidField]]:
-        """Return the creation or the update that a write stands for, and why it is not valid.
-
-        ids: of resources that the request creates, by placeholder; the ids of resources that it
-        updates instead are added.
-        """
-        resource, placeholder, change = write.resource, write.target.id, write.change
-        if not write.merges or placeholder is None:
-            return write.with_ids(ids), ()
-        matching = self._matching_id(write)
-        if matching is not None:
-            ids[placeholder] = matching
-            return replace(write.with_ids(ids), verb=Verb.UPDATE), ()
-        errors: list[InvalidField] = []
-        try:
-            attributes = resource.load(change.sent or {}, partial=False)
-            change = replace(change, attributes=attributes, read_only={})
-        except ValidationError as error:
-            errors += invalid_attributes(resource, error.messages_dict, write.position)
-        return replace(write, change=change).with_ids(ids), errors
 
     def _holder(self, resource: ResourceType, name: str, value: Any) -> int | None:
         attribute = resource.attributes[name]

@@ -21,7 +21,6 @@ from registry.model.implicit_attributes import current_time, updated
 from registry.model.record import Record, version_of
 from registry.model.resource_type import ResourceType
 from registry.offloading import in_chunks, offload
-from registry.storage.errors import IdTaken
 from registry.storage.mongo.transactions import Transaction, TransactionConflict, WriteRejected
 from registry.storage.records import (
     changed_fields,
@@ -34,10 +33,10 @@ from registry.storage.records import (
     require_valid,
     tracked_fields,
 )
-from registry.storage.writes.id_allocation import Counters
 from registry.storage.writes.identity_map import IdentityMap, RecordKey, rejection, store
 from registry.storage.writes.link_periods import LinkHistories
-from registry.storage.writes.unique_values import UniqueValues
+from registry.storage.writes.new_ids import LastIds, NewIds
+from registry.storage.writes.unique_values import UniqueValues, completed
 from registry.storage.writes.write_requests import (
     RESULTS,
     Outcome,
@@ -65,18 +64,18 @@ class UnitOfWork:
     records: as the requests so far have left them.
     """
 
-    def __init__(self, transaction: Transaction, graph: Graph, counters: Counters) -> None:
+    def __init__(self, transaction: Transaction, graph: Graph, last_ids: LastIds) -> None:
         self._transaction = transaction
         self._graph = graph
         self.records = IdentityMap(graph)
-        self._counters = counters
+        self.new_ids = NewIds(transaction, last_ids)
         self._values = UniqueValues(transaction, self.records)
         self._refusals = ErrorCollector()
         self._set_unique = set[RecordKey]()  # whose unique attributes are changed, but not stored
         self._sealed = set[RecordKey]()  # those of the requests before
         self._authors: dict[RecordKey, str | None] = {}  # of the changes, by record
         self._time = current_time()
-        self._histories = LinkHistories(graph, counters, self.records, self._time)
+        self._histories = LinkHistories(graph, self.new_ids, self.records, self._time)
 
     async def load(self, requests: Sequence[WriteRequest]) -> None:
         """Load the resources, the targets of their linkages, and members that may be removed.
@@ -95,6 +94,8 @@ class UnitOfWork:
                 values[type_name][field_name].update(ids)
         await self._load_unique(writes, values)
         changes_links = any(one.change.linkages or one.verb is Verb.REMOVE for one in writes)
+        if changes_links or any(one.verb is Verb.ADD for one in writes):
+            await self.new_ids.load()
         former_target_ids: dict[str, set[int]] = defaultdict(set)
         # Targets come last where possible: the records that lead to them are then known.
         for resource in sorted(self._graph.writable, key=lambda one: not one.links):
@@ -170,20 +171,25 @@ class UnitOfWork:
         does not exist; or None if it cannot follow the requests before. Then nothing is applied.
         """
         self.records.savepoint(request.author)
+        self.new_ids.savepoint()
         try:
             if request.key and (stored := self.records.get(request.key.record)):
-                return replayed(request.key, stored, request.sent)
+                return replayed(request.key, stored, request.writes)
             results = await self._apply_all(request)
             await self._histories.add_request(request.author)
         except RequestError as error:
-            self.records.undo()
+            self._undo()
             return error
         if results is None or not self._can_follow(request):
-            self.records.undo()
+            self._undo()
             return None
         if request.key:
             self.records.replace(request.key.record, new_result(request.key, results))
         return results
+
+    def _undo(self) -> None:
+        self.records.undo()
+        self.new_ids.undo()
 
     def _can_follow(self, request: WriteRequest) -> bool:
         """Whether what a request has changed can be stored together with the requests before.
@@ -203,10 +209,11 @@ class UnitOfWork:
     async def flush(self, requests: Sequence[WriteRequest], outcomes: Sequence[Outcome]) -> None:
         """Store what requests with these outcomes have changed.
 
-        Raises ResultTooLarge; of a single request also IdTaken, or ValueTaken for a value
+        Raises ResultTooLarge; of a single request also ValueTaken for a value
         that only the index does not tell apart from that of another resource.
         """
         changes = self.records.take_changes()
+        await self.new_ids.store(changes)
         for resource in self._graph.values():
             own = [one for one in changes if one.key[0] == resource.type]
             try:
@@ -215,11 +222,11 @@ class UnitOfWork:
                 if len(requests) > 1:
                     raise
                 results = outcomes[0] if isinstance(outcomes[0], list) else []
-                writes = [result.write for result in results]
-                raise rejection(writes, resource, rejected) from None
+                stored = [(result.write, result.record) for result in results]
+                raise rejection(stored, resource, rejected) from None
         try:
-            stored = [one.after for one in changes if one.key[0] == RESULTS and one.after]
-            await self._transaction.insert(RESULTS, stored)
+            kept = [one.after for one in changes if one.key[0] == RESULTS and one.after]
+            await self._transaction.insert(RESULTS, kept)
         except DocumentTooLarge as error:
             if len(requests) > 1:
                 raise TransactionConflict from error
@@ -228,20 +235,16 @@ class UnitOfWork:
     async def _apply_all(self, request: WriteRequest) -> list[WriteResult] | None:
         """Apply the writes of a request; raises what `apply` returns.
 
-        Ids of what merging creates are allocated outside of the thread that applies. If a part of
-        the writes has to be stored before the others, the request waits, and runs alone.
+        If a part of the writes has to be stored before the others, the request waits, and runs
+        alone.
         """
         writes, results = request.writes, list[WriteResult]()
+        ids: dict[int, int] = {}
         self._set_unique.clear()
-        new = [one for one in writes if self._values.lacks_id(one, {})]
-        ids = await self._counters.assign(new, merging=True)
         while rest := writes[len(results) :]:
             size = max(sum(write.size for write in rest), self.records.size)
             results += await offload(partial(self._apply_part, rest, ids), size=size)
-            following = writes[len(results) : len(results) + 1]
-            if following and self._values.lacks_id(following[0], ids):
-                ids |= await self._counters.assign(following, merging=True)
-            elif following:
+            if len(results) < len(writes):
                 if not request.is_alone:
                     request.is_alone = True
                     return None
@@ -252,27 +255,40 @@ class UnitOfWork:
     def _apply_part(self, writes: Sequence[Write], ids: dict[int, int]) -> list[WriteResult]:
         """Apply writes, and go on after one that is refused, so that all errors are reported.
 
-        Stops before a creation without an id, whose match an earlier write has taken away; and
-        before a write that sets unique attributes of a resource again, as the database only
-        compares stored values. ids: by placeholder, those of resources that merging creates; gets
-        those that it updates.
+        Stops before a write that sets unique attributes of a resource again, as the database only
+        compares stored values. ids: by placeholder; those that the writes give out are added.
         """
         results: list[WriteResult] = []
         self._refusals = ErrorCollector()
         for sent in writes:
-            if self._values.lacks_id(sent, ids):
-                break
-            write, errors = self._values.resolve(sent, ids)
-            self._refusals.extend(errors)
-            key = write.resource.type, write.target.id
+            write, id_ = self._resolve(sent, ids)
+            key = write.resource.type, id_
             if key in self._set_unique and self._changes_unique(key, write):
                 break
             try:
-                results.append(self._apply(write))
+                results.append(self._apply(write, id_))
             except NotFound as error:
                 self._refusals.add(error)
         self._refusals.raise_any()
         return results
+
+    def _resolve(self, sent: Write, ids: dict[int, int]) -> tuple[Write, int | None]:
+        """Return what a write stands for, and the id of its resource, which it gives out if new."""
+        write, id_ = sent, sent.target.id
+        if sent.verb is Verb.ADD:
+            matching = self._values.matching_id(sent) if sent.merges else None
+            if matching is not None:
+                write = replace(sent, verb=Verb.UPDATE)
+            elif sent.merges:
+                write, errors = completed(sent)
+                self._refusals.extend(errors)
+            new = self.new_ids.take(sent.resource.type) if matching is None else matching
+            if id_ is not None:
+                ids[id_] = new
+            id_ = new
+        elif id_ is not None:
+            id_ = ids.get(id_, id_)
+        return write.with_ids(ids), id_
 
     def _changes_unique(self, key: RecordKey, write: Write) -> bool:
         """Whether a write deletes a record, or changes one of its unique attributes."""
@@ -282,22 +298,20 @@ class UnitOfWork:
             for name in write.resource.unique_attributes
         )
 
-    def _apply(self, write: Write) -> WriteResult:
-        resource, id_, change = write.resource, write.target.id, write.change
+    def _apply(self, write: Write, id_: int | None) -> WriteResult:
+        resource, change = write.resource, write.change
         key = (resource.type, id_)
         before = self.records.get(key)
         if write.verb is not Verb.ADD and before is None:
             raise NotFound.resource(resource.type, write.target.text, write.target.pointer)
         if not write.allows(version_of(before or {})):
             raise PreconditionFailed
-        if write.verb is Verb.ADD and before is not None:
-            raise IdTaken
-        self._refusals.extend(self._values.conflicts(write))
+        assert id_ is not None  # noqa: S101 - for mypy: otherwise there is no record
+        self._refusals.extend(self._values.conflicts(write, id_))
         if missing := self._missing_targets(change):
             self._refusals.extend(missing)
             change = replace(change, linkages=())
             write = replace(write, change=change)
-        assert id_ is not None  # noqa: S101 - for mypy: otherwise there is no record
         if write.verb is Verb.REMOVE:
             self._delete(resource, id_, before or {})
         elif write.verb is Verb.ADD:

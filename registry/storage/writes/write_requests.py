@@ -6,7 +6,7 @@ transaction, is repeated, and then finds the result.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from time import perf_counter
@@ -17,7 +17,7 @@ from bson.timestamp import Timestamp
 from registry.jsonapi.changes import Verb, Write
 from registry.jsonapi.error_objects import RequestError
 from registry.jsonapi.error_types import IdempotencyKeyReused
-from registry.model.record import Record
+from registry.model.record import ID, Record
 from registry.storage.mongo.mongo_client import Database
 from registry.storage.records import visible_fields
 from registry.storage.writes.identity_map import RecordKey
@@ -74,12 +74,12 @@ class WriteResult:
 class WriteRequest:
     """The writes of one request, which succeed or fail together.
 
-    sent: with placeholders. writes: with the ids that replace them, unless it merges. key: that
-    under which the results are stored. rolls_back: whether nothing is stored in the end. size: the
-    number of resources that it names. is_alone: whether it has a transaction of its own. done: its
-    results, or why there are none. arrived: when, in seconds of `time.perf_counter`. retries_since,
-    retry_at: since when it is tried again alone and when next, in seconds of `time.monotonic`.
-    pause: the seconds before the retry after that.
+    writes: with placeholders for what they create. key: that under which the results are stored.
+    rolls_back: whether nothing is stored in the end. size: the number of resources that it names.
+    is_alone: whether it has a transaction of its own. done: its results, or why there are none.
+    arrived: when, in seconds of `time.perf_counter`. retries_since, retry_at: since when it is
+    tried again and when next, in seconds of `time.monotonic`. pause: the seconds before the retry
+    after that.
     """
 
     __slots__ = (
@@ -93,23 +93,20 @@ class WriteRequest:
         "retries_since",
         "retry_at",
         "rolls_back",
-        "sent",
         "size",
         "writes",
     )
 
     def __init__(
         self,
-        sent: Sequence[Write],
-        ids: Mapping[int, int],
+        writes: Sequence[Write],
         key: IdempotencyKey | None = None,
         *,
         rolls_back: bool = False,
         on_end: Callable[[], None],
     ) -> None:
-        self.sent = sent
-        self.writes = writes = [write.with_ids(ids) for write in sent] if ids else sent
-        self.author = sent[0].change.author
+        self.writes = writes
+        self.author = writes[0].change.author
         self.key = key
         self.rolls_back = rolls_back
         self.size = sum(write.size for write in writes)
@@ -150,19 +147,17 @@ def is_large(writes: Sequence[Write]) -> bool:
 def values_to_load(write: Write) -> Iterator[tuple[str, str, Iterable[int]]]:
     """Yield the type, a field and its values for the records that a write needs."""
     id_, resource = write.target.id, write.resource
-    if id_ is None:
-        return
-    if write.verb is not Verb.ADD:
-        yield resource.type, "_id", (id_,)
+    own = () if id_ is None or id_ < 0 else (id_,)
+    yield resource.type, ID, own
     for linkage in write.change.linkages:
         relationship = linkage.relationship
-        yield relationship.target, "_id", linkage.ids
+        yield relationship.target, ID, (one for one in linkage.ids if one > 0)
         if relationship.to_many and linkage.verb is Verb.UPDATE:
-            yield relationship.target, relationship.foreign_key, (id_,)
+            yield relationship.target, relationship.foreign_key, own
     if write.verb is Verb.REMOVE:
         for relationship in resource.relationships.values():
             if relationship.to_many and not relationship.read_only:
-                yield relationship.target, relationship.foreign_key, (id_,)
+                yield relationship.target, relationship.foreign_key, own
 
 
 async def prepare_results(database: Database) -> None:
@@ -195,16 +190,18 @@ def replayed(key: IdempotencyKey, stored: Record, writes: Sequence[Write]) -> li
         raise IdempotencyKeyReused
     pairs = list(zip(writes, stored["result"], strict=True))
     ids = {
-        one.target.id: record["_id"]
-        for one, record in pairs
-        if one.verb is Verb.ADD and one.target.id is not None
+        write.target.id: record[ID]
+        for write, record in pairs
+        if write.verb is Verb.ADD and write.target.id is not None
     }
     return [
         WriteResult(
-            replace(one.with_ids(ids), verb=Verb.UPDATE if _MERGED in record else one.verb),
+            replace(write, verb=Verb.UPDATE).with_ids(ids)
+            if _MERGED in record
+            else write.with_ids(ids),
             record,
             is_changed=record.get(_MERGED, True),
             is_replayed=True,
         )
-        for one, record in pairs
+        for write, record in pairs
     ]

@@ -1,0 +1,157 @@
+"""Counters: the last id of each type, how many resources there are, and where one is.
+
+`{_id: "person", last: 1000000, count: 999988, deleted: {"17": 12}}`
+
+- last: the id that was given out last. Ids begin with 1 and are never given out again.
+- count: the number of resources.
+- deleted: how many of the ids up to `last` have no resource any more, by block of 4,096 ids (the
+  id divided by 4,096, rounded down). Blocks without any are missing, so creations do not touch it.
+
+Each transaction that creates or deletes resources updates their counter, so in any snapshot, it
+agrees with the collection. A total and a page cost the same at any size: to count a million records
+takes 270 ms of mongod, and to skip them as well.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Self
+
+from motor.motor_asyncio import AsyncIOMotorClientSession
+from pymongo.errors import DuplicateKeyError
+
+from registry.model.graph import Graph
+from registry.model.record import ID, Record
+from registry.model.resource_type import ResourceType
+from registry.storage.mongo.mongo_client import Database
+from registry.storage.records import Stage
+
+COUNTERS = "counters"
+"""The collection."""
+
+FIELDS = LAST, COUNT, DELETED = "last", "count", "deleted"
+"""The fields of a counter."""
+
+_FORMER_LAST = "seq"
+"""The field with the last id in the counters of earlier versions, which had no others."""
+
+BLOCK = 4_096
+"""Ids per block. Where some are deleted, a page skips half of a block on average."""
+
+
+class Place(NamedTuple):
+    """Where a resource is in the order of the ids: start at `start`, and skip `skipped` ids."""
+
+    start: int
+    skipped: int
+
+
+@dataclass(frozen=True, slots=True)
+class IdCounter:
+    """The counter of a type in a snapshot."""
+
+    last: int = 0
+    count: int = 0
+    deleted: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Self:
+        """Return the counter that a document has."""
+        return cls(*(document[name] for name in FIELDS))
+
+    @property
+    def fields(self) -> Record:
+        """What is stored of it."""
+        return {name: getattr(self, name) for name in FIELDS}
+
+    def place(self, offset: int, *, descending: bool = False) -> Place | None:
+        """Return where the resource after `offset` others is; None beyond the last one.
+
+        descending: whether to count from the greatest id.
+        """
+        if offset >= self.count:
+            return None
+        position = self.count - 1 - offset if descending else offset
+        missing = 0  # ids without a resource below the block
+        for block, deleted in sorted((int(block), one) for block, one in self.deleted.items()):
+            first, end = max(block * BLOCK, 1), min((block + 1) * BLOCK, self.last + 1)
+            if position + 1 + missing < first:
+                break
+            stored = end - first - deleted
+            skipped = position - (first - 1 - missing)
+            if skipped < stored:
+                if descending:
+                    return Place(end - 1, stored - 1 - skipped)
+                return Place(first, skipped)
+            missing += deleted
+        return Place(position + 1 + missing, 0)
+
+
+def increments(
+    last: int, given: int, created: Collection[int], removed: Iterable[int]
+) -> dict[str, int]:
+    """Return by how much a transaction changes the fields of a counter.
+
+    last: the last id before. given: how many ids follow it. created, removed: the ids of the
+    resources that are stored, and of those that no longer are.
+    """
+    gaps = set(range(last + 1, last + given + 1)).difference(created) if given else ()
+    removed = list(removed)
+    changes = {LAST: given, COUNT: len(created) - len(removed)}
+    for block, number in Counter(id_ // BLOCK for id_ in (*removed, *gaps)).items():
+        changes[f"{DELETED}.{block}"] = number
+    return {name: change for name, change in changes.items() if change}
+
+
+async def count_records(
+    database: Database,
+    resource: ResourceType,
+    last: int = 0,
+    session: AsyncIOMotorClientSession | None = None,
+) -> IdCounter:
+    """Return the counter that agrees with a collection. Raises PyMongoError.
+
+    last: the id that is known to have been given out last; there may be greater ones.
+    """
+    block = {"$floor": {"$divide": [f"${ID}", BLOCK]}}
+    stages: list[Stage] = [
+        {"$match": {ID: {"$type": ["int", "long"], "$gt": 0}}},
+        {"$group": {ID: {"$toLong": block}, "stored": {"$sum": 1}, "last": {"$max": f"${ID}"}}},
+    ]
+    found = await database[resource.collection].aggregate(stages, session=session).to_list(None)
+    stored = {group[ID]: group["stored"] for group in found}
+    last = max([last, *(group["last"] for group in found)])
+    sizes = {block: min(BLOCK, last + 1 - block * BLOCK) for block in range(last // BLOCK + 1)}
+    sizes[0] -= 1  # there is no id 0
+    deleted = {str(one): size - stored.get(one, 0) for one, size in sizes.items()}
+    return IdCounter(last, sum(stored.values()), {one: n for one, n in deleted.items() if n})
+
+
+async def prepare_counters(database: Database, graph: Graph) -> None:
+    """Create missing counters, also for data that have none yet. Raises PyMongoError.
+
+    Several processes may do that at once: only the first one stores a counter.
+    """
+    for resource in graph.values():
+        counter = await database[COUNTERS].find_one({ID: resource.type})
+        if counter is None or COUNT not in counter:
+            last = (counter or {}).get(_FORMER_LAST, 0)
+            found = await count_records(database, resource, last)
+            await store_counter(database, resource, found, counter)
+
+
+async def store_counter(
+    database: Database,
+    resource: ResourceType,
+    counter: IdCounter,
+    replaced: Mapping[str, Any] | None,
+) -> bool:
+    """Store a counter in place of another, None if there is none; return whether it was there."""
+    fields = {name: (replaced or {}).get(name) for name in (_FORMER_LAST, *FIELDS)}
+    update = {"$set": counter.fields, "$unset": {_FORMER_LAST: True}}
+    try:
+        query: Record = {ID: resource.type, **fields}
+        await database[COUNTERS].update_one(query, update, upsert=True)
+    except DuplicateKeyError:
+        return False
+    return True

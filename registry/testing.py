@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+import socket
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -109,7 +110,7 @@ class _Session:
     async def _start(self, settings: dict[str, Any]) -> Runner:
         runner = Runner(self.app(settings))
         await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        await runner.listen(socket.create_server(("127.0.0.1", 0)))
         return runner
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ import fastjsonschema
 import hypothesis
 import pytest
 import pytest_asyncio
-from aiohttp.test_utils import TestServer
+from aiohttp import web
 from bson.codec_options import CodecOptions
 from hypothesis import HealthCheck
 from pymongo import MongoClient, monitoring
@@ -33,6 +33,7 @@ from registry.storage.tokens import Token, Tokens
 from registry.testing import Databases, data_directory, new_name, prepare
 from tests.mongods import client_of
 from tests.programs import free_port
+from tests.servers import Server
 from tests.support import Api, Client, CommandLog, Database
 
 LIMITS = Limits(linger_seconds=2.0)
@@ -68,11 +69,8 @@ hypothesis.settings.load_profile("tests")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
-class _Server(TestServer):
-    """aiohttp's test server on the runner of the service, which `aiohttp_client` starts."""
-
-    async def _make_runner(self, **_: Any) -> Runner:
-        return Runner(self.app, access_log=self.app[SETTINGS].access_log == "on")
+def _new_runner(app: web.Application) -> Runner:
+    return Runner(app, access_log=app[SETTINGS].access_log == "on")
 
 
 _commands = CommandLog()
@@ -205,7 +203,7 @@ def serve(settings: Settings, aiohttp_client: AiohttpClient) -> Serve:
         changed = {"response_seconds": 60.0, "queue_seconds": 60.0} | capacity
         given = replace(Capacity.of(settings), **changed)
         app = create_app(settings, resources=resources, limits=limits, capacity=given)
-        client: Client = await aiohttp_client(_Server(app))
+        client: Client = await aiohttp_client(Server(app, _new_runner))
         if catch_up:  # otherwise its commands would be among those of the requests
             await app[REPOSITORY].catch_up()
         return Api(client)

@@ -1,13 +1,16 @@
 """Modules import only the layers below them; class names are unique."""
 
 import ast
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from aiohttp import abc, test_utils, web
 
-PACKAGE = Path(__file__).parent.parent / "registry"
+TESTS = Path(__file__).parent
+PACKAGE = TESTS.parent / "registry"
 
 LAYERS = [
     *["program", "offloading", "protocol"],
@@ -128,3 +131,38 @@ def test_no_two_modules_have_the_same_name() -> None:
 def test_no_two_classes_have_the_same_name() -> None:
     counts = Counter(public_classes())
     assert [name for name, count in counts.items() if count > 1] == []
+
+
+def private_names(path: Path) -> set[str]:
+    """The private attributes, methods and functions that a module of aiohttp has or uses."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    names = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    functions = ast.FunctionDef | ast.AsyncFunctionDef
+    names |= {node.name for node in nodes if isinstance(node, functions)}
+    names -= {"_replace", "_asdict"}  # of named tuples, which are public
+    return {name for name in names if name.startswith("_") and not name.startswith("__")}
+
+
+def private_names_of_bases(node: ast.ClassDef) -> set[str]:
+    """Those of the modules that define the classes of aiohttp which a class extends."""
+    bases = [ast.unparse(base).removeprefix("web.") for base in node.bases]
+    sources = (web, test_utils, abc)
+    found = [getattr(source, base) for base in bases for source in sources if hasattr(source, base)]
+    modules = {each.__module__ for base in found for each in base.__mro__}
+    files = [Path(sys.modules[name].__file__ or "") for name in modules if "aiohttp" in name]
+    return set().union(*map(private_names, files))
+
+
+def test_no_private_part_of_aiohttp_is_used() -> None:
+    """Neither of its objects, nor in the classes that extend its own."""
+    private = set().union(*map(private_names, Path(web.__file__).parent.glob("*.py")))
+    assert {"_messages", "_parser", "_make_runner"} <= private
+    for path in (*PACKAGE.glob("**/*.py"), *TESTS.glob("*.py"), *TESTS.glob("http/*.py")):
+        tree = ast.parse(path.read_text())
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and ast.unparse(node.value) not in {"self", "cls"}:
+                assert node.attr not in private, f"{path}:{node.lineno}"
+            if isinstance(node, ast.ClassDef) and (inherited := private_names_of_bases(node)):
+                own = {each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute)}
+                own |= {each.name for each in node.body if hasattr(each, "name")}
+                assert not own & inherited, f"{path}:{node.lineno}"

@@ -5,11 +5,14 @@ used, as nginx, Caddy and load balancers send them; `Forwarded` (RFC 7239) is no
 """
 
 import re
+from copy import copy
 from functools import lru_cache
 from ipaddress import ip_address, ip_network
 from urllib.parse import quote, urlsplit
 
 from aiohttp import hdrs, web
+from aiohttp.http import HttpVersion11
+from multidict import MultiMapping
 
 from registry.jsonapi.error_types import MalformedRequest, MisdirectedRequest
 from registry.settings import Settings
@@ -29,6 +32,9 @@ UI_PATH = "/api/swagger"
 
 _STRAY_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _SAFE = "/?:@!$&'()*+,;=-._~%"
+
+_MAX_KEPT_TARGET = 2**10
+"""Characters of a target whose parsed query is shared with later requests for the same target."""
 
 _MAX_ADDRESSES = 1_024
 """Addresses that are remembered as trusted or not."""
@@ -62,6 +68,16 @@ def encoded_target(request: web.BaseRequest) -> str:
     return quote(_STRAY_PERCENT.sub("%25", target), _SAFE, errors="surrogateescape")
 
 
+def query_of(request: web.BaseRequest) -> MultiMapping[str]:
+    """Return the query parameters of a request.
+
+    yarl keeps each of the last URLs with its parsed query, which takes fifty times its size: of a
+    long one, it must be that of a copy.
+    """
+    url = request.rel_url
+    return (copy(url) if len(request.raw_path) > _MAX_KEPT_TARGET else url).query
+
+
 class Addresses:
     """The addresses in requests, for the settings of a service.
 
@@ -83,6 +99,8 @@ class Addresses:
     def check_host(self, request: web.BaseRequest) -> None:
         """Raise MalformedRequest, or MisdirectedRequest for a host that is not allowed."""
         host = request.headers.get(hdrs.HOST)
+        if host is None and request.version >= HttpVersion11:
+            raise MalformedRequest("A request of HTTP/1.1 must name its host.")
         # Nearly all requests need no more than this header, which is the fastest to read.
         if host is None or self._networks or not request.raw_path.startswith("/"):
             host = self.authority(request)
@@ -121,7 +139,8 @@ class Addresses:
         if self._networks and (forwarded := self._forwarded(request, hdrs.X_FORWARDED_HOST)):
             return forwarded
         if request.raw_path.startswith("/"):
-            return request.host
+            host = request.headers.get(hdrs.HOST)
+            return _own_authority(request) if host is None else host
         return request.url.raw_authority
 
     def origin(self, request: web.BaseRequest) -> str:
@@ -159,6 +178,15 @@ class Addresses:
                 ip_address(name.strip("[]"))
             except ValueError:
                 raise MisdirectedRequest(name) from None
+
+
+def _own_authority(request: web.BaseRequest) -> str:
+    """Return the address at which a connection was accepted: HTTP/1.0 needs no `Host`."""
+    transport = request.transport
+    name = None if transport is None else transport.get_extra_info("sockname")
+    if not isinstance(name, tuple):
+        return request.host
+    return f"[{name[0]}]:{name[1]}" if ":" in name[0] else f"{name[0]}:{name[1]}"
 
 
 def _unmapped(address: str) -> str:

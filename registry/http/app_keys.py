@@ -35,6 +35,11 @@ class Limits:
     send_seconds: float = 60.0
     waiting_bytes: int = 2**27
 
+    @property
+    def head_bytes(self) -> int:
+        """The size of a head: of its target and all of its fields."""
+        return self.target_bytes + self.fields_bytes
+
 
 DEADLINES = web.AppKey("deadlines", Deadlines)
 FOLLOWERS = web.AppKey("followers", Followers)

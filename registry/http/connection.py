@@ -1,283 +1,289 @@
-"""One client connection: everything that aiohttp has no public API for.
+"""One client connection: limits of time and size, around the protocol with which aiohttp serves it.
 
-The service uses private attributes of aiohttp only here; `tests/http/test_connection.py` fails if a
-new version of aiohttp changes one of them.
+A connection is closed without a response if the head of a request is late or too large, if a body
+consists of little but its framing, or if the client does not read what is sent to it. Reading
+pauses while the client has not read a response, or has sent much ahead of one.
 """
 
 import asyncio
 import logging
-import re
 from time import perf_counter
-from typing import Any, cast
+from typing import cast
 
-from aiohttp import EMPTY_PAYLOAD, StreamReader, web
-from aiohttp.web_protocol import _ErrInfo
+from aiohttp import web
+from aiohttp.abc import AbstractAccessLogger
 
 from registry.http.app_keys import Limits
-from registry.http.error_responses import error_response, reset
+from registry.http.error_responses import reset
 from registry.http.request_recorder import RequestRecorder
-from registry.http.responses import add_common_headers
-from registry.jsonapi.error_objects import ApiError
-from registry.jsonapi.error_types import HeaderFieldsTooLarge, MalformedRequest, RequestTimeout
-
-_MAX_WAITING = 2
-"""Reading pauses while this many requests of the connection wait for the response to another."""
-
-_READ_BUFFER = 2**16
-"""Reading pauses when more than twice as many bytes of a body wait. As the event loop reads up to
-256,000 at a time, a body that waits takes at most 0.4 MB; with aiohttp's default, 0.8 MB."""
-
-_MAX_PIECE = 2**16
-"""Bytes parsed at once. The start of a head that follows a request in them is not counted."""
+from registry.http.sending import MAX_WRITE
 
 _TLS_BUFFER = 2**12
 """Bytes that may wait to be sent by TLS. With a lower limit than the session tickets, which wait
 after a handshake, the event loop would never read the connection."""
 
+_BEGIN_SECONDS = 0.1
+"""How long aiohttp may take to call the middlewares for a head that has arrived."""
+
+_MAX_FRAMING = 8
+"""Bytes that may arrive for each byte of a body, beside those of a head: chunks of one byte have
+five more, and extensions of chunks any number."""
+
 _log = logging.getLogger("registry")
 
 
-class Connection(web.RequestHandler):
-    """Adds time limits, and error documents where a request does not reach the application.
+class Connections:
+    """The open connections of a server, with what they share.
 
-    A connection that its client has half-closed, or whose server stops, ends only after the
-    responses to all requests that have arrived on it. recorder: records requests at their end.
-    started, body: of the request that was taken last. is_ending: whether it closes after its last
-    response. closes_with_client: whether the response has no end, so that the client has left when
-    it half-closes the connection.
+    is_stopping: whether each closes after its next response, or if no request arrives in time.
+    """
+
+    def __init__(self, limits: Limits, recorder: RequestRecorder) -> None:
+        self.limits, self.recorder = limits, recorder
+        self.open: set[Connection] = set()
+        self.is_stopping = False
+
+    def stop(self) -> None:
+        """Let each connection end, also those that are accepted later."""
+        self.is_stopping = True
+        for connection in self.open:
+            connection.close_when_idle()
+
+
+class Connection(asyncio.Protocol):
+    """Passes what the event loop reports on to `protocol`, that of aiohttp, within the limits.
+
+    request: the one in progress, from the call of the middlewares to the end of its response.
     """
 
     __slots__ = (
+        "_blocked_at",
         "_body_bytes",
-        "_half_closed",
-        "_head_bytes",
+        "_head_since",
         "_head_timer",
+        "_holds",
         "_idle_timer",
         "_limits",
-        "_recorder",
+        "_loop",
+        "_next_sent",
+        "_patience",
+        "_protocol",
         "_send_timer",
-        "body",
-        "closes_with_client",
-        "is_ending",
-        "started",
+        "_server",
+        "_started",
+        "_transport",
+        "_unread",
+        "request",
     )
 
-    def __init__(self, server: web.Server, limits: Limits, recorder: RequestRecorder) -> None:
-        super().__init__(
-            server,
-            loop=asyncio.get_running_loop(),
-            keepalive_timeout=limits.idle_seconds,
-            lingering_time=limits.linger_seconds,
-            max_line_size=limits.target_bytes,
-            read_bufsize=_READ_BUFFER,
-            # Otherwise, the bodies of rejected requests would be decompressed to be discarded.
-            auto_decompress=False,
-            access_log=None,  # type: ignore[arg-type] # None turns it off: `record` replaces it
-        )
-        self._limits = limits
-        self._recorder = recorder
-        self.started = 0.0  # 0 if there is no request in progress
-        self.body: StreamReader = EMPTY_PAYLOAD
-        self._body_bytes = 0  # bytes of a body that had arrived when a head was counted last
-        self._head_bytes = 0  # since then
+    _transport: asyncio.Transport
+
+    def __init__(self, protocol: asyncio.Protocol, server: Connections) -> None:
+        self._protocol, self._server, self._limits = protocol, server, server.limits
+        self._loop = asyncio.get_running_loop()
+        self.request: web.BaseRequest | None = None
+        self._started = 0.0
+        self._unread = 0  # bytes of heads, and of all that was sent ahead of a response
+        self._body_bytes = 0  # bytes that arrived while the body of the request was incomplete
+        self._holds = False  # whether reading is paused here, and not by aiohttp
+        self._head_since: float | None = None
         self._head_timer: asyncio.TimerHandle | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
         self._send_timer: asyncio.TimerHandle | None = None
-        self._max_msg_queue_size, self._msg_queue_resume_size = _MAX_WAITING, 0
-        self._half_closed = False  # by the client
-        self.is_ending = False
-        self.closes_with_client = False
+        self._blocked_at: float | None = None  # since when the client has to read
+        self._patience = server.limits.send_seconds  # in which it has to read up to this:
+        self._next_sent = MAX_WRITE
 
     @property
     def is_idle(self) -> bool:
         """Whether no request, nor any part of one, has arrived and awaits its response."""
-        return self._awaits_head and self._head_timer is None
+        return self.request is None and not self._unread
 
     @property
-    def closes_next(self) -> bool:
-        """Whether to close an ending connection after the response to the request taken last."""
-        # No response is due to a request that its client has not finished before it half-closed.
-        return not self._messages or (self._half_closed and not self._messages[0][1].is_eof())
-
-    def stop(self) -> None:
-        """Close the connection after its last response, or if no request arrives in time."""
-        self.is_ending = True
-        self._close_when_idle()
-
-    def abort(self) -> None:
-        """Reset the connection, so that the client does not take a partial response for a whole."""
-        if self.transport is not None:
-            reset(self.transport)
+    def is_stopping(self) -> bool:
+        """Whether to close the connection after the next response."""
+        return self._server.is_stopping
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to serve the connection."""
-        super().connection_made(transport)
         # A cast, as the transports of uvloop are not instances of those of asyncio.
-        sending = cast(asyncio.WriteTransport, transport)
+        self._transport = cast(asyncio.Transport, transport)
+        is_tls = transport.get_extra_info("sslcontext") is not None
         # In addition to what the kernel buffers.
-        sending.set_write_buffer_limits(0 if self.ssl_context is None else _TLS_BUFFER)
-
-    def pause_writing(self) -> None:
-        """Read no further requests until the client reads its responses; limit the time of that."""
-        super().pause_writing()
-        if self.transport:
-            self.transport.pause_reading()
-            self._send_timer = asyncio.get_running_loop().call_later(
-                self._limits.send_seconds, self._abort_slow_reader
-            )
-
-    def resume_writing(self) -> None:
-        """Continue: the client has read enough."""
-        super().resume_writing()
-        if self._send_timer is not None:
-            self._send_timer.cancel()
-        is_paused = self._reading_paused or self._buffer_paused or self._half_closed
-        if self.transport is not None and not is_paused:
-            self.transport.resume_reading()
+        self._transport.set_write_buffer_limits(_TLS_BUFFER if is_tls else 0)
+        self._server.open.add(self)
+        self._protocol.connection_made(transport)
+        self._await_head()
+        if self.is_stopping:
+            self.close_when_idle()
 
     def data_received(self, data: bytes) -> None:
-        """Parse what has arrived, unless a head was refused."""
-        for start in range(0, len(data) or 1, _MAX_PIECE):
-            if self._parser is None:
-                return
-            piece, before = data[start : start + _MAX_PIECE], self._request_count
-            super().data_received(piece)
-            if self._request_count == before:
-                self._limit_head(len(piece))
-            else:
-                self._end_head()
+        """Pass on what has arrived; count what is not part of a body."""
+        request = self.request
+        if request is None:
+            self._unread += len(data)
+            if self._head_since is None:
+                self._await_head()
+        elif request.content.is_eof():
+            self._unread += len(data)
+        else:
+            self._limit_framing(request, len(data))
+        self._protocol.data_received(data)
+        if self._unread > self._limits.head_bytes:
+            self._regulate_reading()
 
-    def eof_received(self) -> bool:  # type: ignore[override] # aiohttp closes the connection
-        """Keep the connection open while responses are due: its client may have half-closed it.
+    def eof_received(self) -> bool | None:
+        """Close the connection: a client that half-closes it has gone."""
+        return self._protocol.eof_received()
 
-        RFC 9112, 9.6. Whether it has closed it as a whole shows only when a response is sent. No
-        response is due to a request that has not arrived as a whole. The event loop cannot send
-        anything on a TLS connection that its client has closed.
-        """
-        request = self._current_request
-        is_incomplete = request is not None and not request.content.is_eof()
-        has_request = self.started or self._messages
-        if not has_request or is_incomplete or self.ssl_context is not None:
-            return False
-        if self.closes_with_client:
-            return False
-        self._half_closed = self.is_ending = True
-        return True
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        """End the request in progress, if there is one."""
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Record that the request in progress was aborted, if there is one."""
+        self._server.open.discard(self)
         for timer in (self._head_timer, self._idle_timer, self._send_timer):
             if timer is not None:
                 timer.cancel()
-        super().connection_lost(exc)
+        self._end(None)
+        self._protocol.connection_lost(exc)
 
-    def record(self, request: web.BaseRequest, response: web.StreamResponse | None) -> None:
-        """Record the end of the request in progress. response: None if not sent as a whole."""
-        self._recorder.record(request, response, perf_counter() - self.started)
-        self.started = 0.0
+    def pause_writing(self) -> None:
+        """Read no further requests until the client reads its responses; limit the time of that."""
+        self._protocol.pause_writing()
+        self._blocked_at = self._loop.time()
+        self._send_timer = self._loop.call_later(self._patience, self._check_reader)
+        self._regulate_reading()
 
-    async def finish_response(
-        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
-    ) -> tuple[web.StreamResponse, bool]:
-        """Send the response, or the rest of it; the last one says that the connection closes."""
-        if self.is_ending and self.closes_next:
-            if self._half_closed or not resp.prepared:
-                resp.force_close()
-            else:  # the client does not know yet, and may send another request
-                self._close_when_idle()
-        try:
-            response, is_lost = await super().finish_response(request, resp, start_time)
-        except BaseException:  # cancelled, as the client has disconnected
-            self.record(request, None)
-            raise
-        self.record(request, None if is_lost else response)
-        if self._parser is None and not (self._messages or self._half_closed or is_lost):
-            # The client reads the response only if the connection stays open while it still sends.
-            await asyncio.sleep(self._limits.linger_seconds)
-        return response, is_lost
+    def resume_writing(self) -> None:
+        """Continue: the client has read what was sent."""
+        self._protocol.resume_writing()
+        if self._send_timer is not None and self._blocked_at is not None:
+            self._send_timer.cancel()
+            self._patience -= self._loop.time() - self._blocked_at
+        self._blocked_at = None
+        self._renew_patience()
+        self._regulate_reading()
 
-    def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,
-    ) -> web.StreamResponse:
-        """Return the error document for a malformed request, which no middleware sees."""
-        if status == 400:
-            # What follows quotes the request, which may contain an access token.
-            reason = re.split(r"\n|: [a-z(]*['\"]", message or "", maxsplit=1)[0].rstrip(":. ")
-            exc = MalformedRequest(f"The request is not valid HTTP: {reason}.")
-        if isinstance(exc, RequestTimeout):
-            self.started -= self._limits.arrival_seconds  # it began with the first byte of its head
-        error = exc if isinstance(exc, Exception) else RuntimeError(message)
-        response = error_response(request, error)
-        add_common_headers(request, response)
-        return response
-
-    def log_exception(self, *args: Any, exc_info: Any = None, **kwargs: Any) -> None:
-        """Log a defect of the service; broken encoding of a body is the client's."""
-        if not isinstance(exc_info, web.RequestPayloadError):
-            super().log_exception(*args, exc_info=exc_info, **kwargs)
-
-    def _end_head(self) -> None:
+    def begin(self, request: web.BaseRequest) -> None:
         """End the limits of a head, as a request has arrived."""
-        self._head_bytes, self._body_bytes = 0, self._messages[-1][1].total_bytes
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
-        # aiohttp queues broken chunked encoding in a body as another (malformed) request, and
-        # leaves the view waiting for the rest of the body.
-        request = self._current_request
-        is_broken = isinstance(self._messages[-1][0], _ErrInfo)
-        if is_broken and request is not None and not request.content.is_eof():
-            request.content.set_exception(web.RequestPayloadError())
+        self.request, self._started = request, perf_counter()
+        self._head_since = None
+        self._unread = self._body_bytes = 0
+        self._patience, self._next_sent = self._limits.send_seconds, MAX_WRITE
+        if self._holds:
+            self._regulate_reading()
 
-    def _limit_head(self, size: int) -> None:
-        """Limit the size and the time of a head that may be arriving.
-
-        aiohttp limits each field and their number, which allows a head of 1 MB, and an incomplete
-        head takes twice its size in memory. Trailers of a body are counted too.
-        """
-        limits = self._limits
-        if self._head_timer is None and self._awaits_head:
-            timeout = RequestTimeout("head", limits.arrival_seconds)
-            loop = asyncio.get_running_loop()
-            self._head_timer = loop.call_later(limits.arrival_seconds, self._refuse, timeout)
-        body = self._messages[-1][1] if self._messages else self.body
-        if body.total_bytes != self._body_bytes:  # it is not a head that is arriving
-            self._head_bytes, self._body_bytes = 0, body.total_bytes
+    def finish(self, request: web.BaseRequest, response: web.StreamResponse) -> None:
+        """Record the end of a response, unless the connection was lost before."""
+        if request is not self.request:  # not valid HTTP: it has begun and ended at once
+            self._server.recorder.record(request, response, 0.0)
             return
-        self._head_bytes += size
-        if self._head_bytes > limits.target_bytes + limits.fields_bytes:
-            self._refuse(HeaderFieldsTooLarge(limits.fields_bytes))
+        self._end(None if self._transport.is_closing() else response)
+        if self._unread:
+            self._await_head()
+        if self._holds:
+            self._regulate_reading()
+        if self.is_stopping:
+            self.close_when_idle()
 
-    def _refuse(self, error: ApiError) -> None:
-        """Respond to a head that is not complete, after the requests before it."""
-        self._parser = None  # its memory is free while the client reads the response
-        self._messages.append((_ErrInfo(error.status, error, ""), EMPTY_PAYLOAD))
-        self._request_count += 1
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-    def _close_when_idle(self) -> None:
+    def close_when_idle(self) -> None:
+        """Close the connection unless a request arrives in time; for a stop."""
         if self._idle_timer is not None:
             self._idle_timer.cancel()
-        self._idle_timer = asyncio.get_running_loop().call_later(
+        self._idle_timer = self._loop.call_later(
             self._limits.stop_idle_seconds, self._close_if_idle
         )
 
+    def abort(self) -> None:
+        """Reset the connection, so that the client does not take a partial response for a whole."""
+        reset(self._transport)
+
+    def _end(self, response: web.StreamResponse | None) -> None:
+        if self.request is not None:
+            seconds = perf_counter() - self._started
+            request, self.request = self.request, None
+            self._server.recorder.record(request, response, seconds)
+
+    def _await_head(self) -> None:
+        """Limit the time of the next head. The timer of an earlier one is used again."""
+        self._head_since = self._loop.time()
+        if self._head_timer is None:
+            seconds = self._limits.arrival_seconds
+            self._head_timer = self._loop.call_later(seconds, self._check_head)
+
+    def _check_head(self) -> None:
+        self._head_timer = None
+        if self._head_since is not None and self.request is None:
+            late_at = self._head_since + self._limits.arrival_seconds
+            if self._loop.time() >= late_at:
+                self._transport.close()
+            else:
+                self._head_timer = self._loop.call_at(late_at, self._check_head)
+
+    def _limit_framing(self, request: web.BaseRequest, size: int) -> None:
+        self._body_bytes += size
+        allowed = self._limits.head_bytes + _MAX_FRAMING * request.content.total_bytes
+        if self._body_bytes > allowed:
+            self._transport.close()
+
+    def _regulate_reading(self) -> None:
+        """Pause reading, or continue with it. What aiohttp has paused is left to it."""
+        is_ahead = self._unread > self._limits.head_bytes
+        if is_ahead and self.request is None:
+            self._loop.call_later(_BEGIN_SECONDS, self._refuse_large_head)
+        holds = is_ahead or self._blocked_at is not None
+        if holds and not self._holds and self._transport.is_reading():
+            self._transport.pause_reading()
+            self._holds = True
+        elif self._holds and not holds:
+            self._holds = False
+            if not self._transport.is_closing():
+                self._transport.resume_reading()
+
+    def _refuse_large_head(self) -> None:
+        if self.request is None and self._unread > self._limits.head_bytes:
+            self._transport.close()
+
+    def _renew_patience(self) -> None:
+        """Give the client time for the next part of the response once it has read the previous."""
+        request = self.request
+        if request is not None:
+            sent = request.writer.output_size - self._transport.get_write_buffer_size()
+            if sent >= self._next_sent:
+                self._patience = self._limits.send_seconds
+                self._next_sent = sent + MAX_WRITE
+
+    def _check_reader(self) -> None:
+        self._patience = 0.0
+        self._renew_patience()
+        if self._patience:
+            self._blocked_at = self._loop.time()
+            self._send_timer = self._loop.call_later(self._patience, self._check_reader)
+        else:
+            seconds = self._limits.send_seconds
+            _log.info("A client has not read a part of its response in %g s", seconds)
+            self.abort()
+
     def _close_if_idle(self) -> None:
         if self.is_idle:
-            self.force_close()
+            self._transport.close()
 
-    @property
-    def _awaits_head(self) -> bool:
-        """Whether all requests whose head has arrived have been responded to."""
-        if self._waiter is None:
-            return self._request_count == 0  # the connection is new
-        return not self._waiter.done()
 
-    def _abort_slow_reader(self) -> None:
-        _log.info("A client has not read a part of its response in %g s", self._limits.send_seconds)
-        self.abort()
+class EndOfResponse(AbstractAccessLogger):
+    """Tells a connection that a response has ended, which is when aiohttp logs it."""
+
+    def log(
+        self,
+        request: web.BaseRequest,
+        response: web.StreamResponse,
+        time: float,  # noqa: ARG002 - in milliseconds only, as the event loop counts them
+    ) -> None:
+        """Record the end of a response."""
+        connection = connection_of(request)
+        if connection is not None:
+            connection.finish(request, response)
+
+
+def connection_of(request: web.BaseRequest) -> Connection | None:
+    """Return the connection of a request; None if it has ended, or another server has made it."""
+    transport = request.transport
+    protocol = None if transport is None else transport.get_protocol()
+    return protocol if isinstance(protocol, Connection) else None

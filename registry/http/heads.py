@@ -1,13 +1,20 @@
-"""Requests whose head no path accepts."""
+"""The head of a request: what no path accepts, and whether the connection ends after it."""
 
 from itertools import chain
 
 from aiohttp import hdrs, web
-from aiohttp.http import HttpVersion11
+from aiohttp.http import HttpVersion10, HttpVersion11
 from aiohttp.typedefs import Handler, Middleware
 
 from registry.http.app_keys import Limits
-from registry.jsonapi.error_types import ExpectationFailed, HeaderFieldsTooLarge
+from registry.http.connection import connection_of
+from registry.jsonapi.error_types import (
+    ExpectationFailed,
+    HeaderFieldsTooLarge,
+    MalformedRequest,
+)
+
+_VERSIONS = (HttpVersion11, HttpVersion10)
 
 
 def check_head(limits: Limits) -> Middleware:
@@ -15,6 +22,11 @@ def check_head(limits: Limits) -> Middleware:
 
     @web.middleware
     async def check_head(request: web.Request, handler: Handler) -> web.StreamResponse:
+        connection = connection_of(request)
+        if connection is not None:
+            connection.begin(request)
+        if request.version not in _VERSIONS:
+            raise MalformedRequest("The version of HTTP must be 1.1 or 1.0.")
         fields = request.raw_headers
         size = sum(map(len, chain.from_iterable(fields))) + len(fields) * len(": \r\n")
         if size > limits.fields_bytes:
@@ -28,6 +40,25 @@ def check_head(limits: Limits) -> Middleware:
         return await handler(request)
 
     return check_head
+
+
+def end_connection(request: web.BaseRequest, response: web.StreamResponse) -> None:
+    """Let a response, whose headers are not sent yet, end the connection if it is the last one.
+
+    It is where the server stops; after a request of another version; after a chunked body, whose
+    last trailer aiohttp takes for a field of the next request, which may be that of another client
+    behind a proxy; and where HTTP/1.0 has no other end of a stream (RFC 9112, 6.3).
+    """
+    connection = connection_of(request)
+    is_endless = request.version == HttpVersion10 and response.content_length is None
+    if (
+        is_endless
+        or (connection is not None and connection.is_stopping)
+        or hdrs.TRANSFER_ENCODING in request.headers
+        or request.version not in _VERSIONS
+    ):
+        response.force_close()
+        response.headers[hdrs.CONNECTION] = "close"
 
 
 async def defer_continue(_: web.Request) -> None:

@@ -36,7 +36,7 @@ async def read_body(
     try:
         body = await _receive(request, limits, admit)
     except TimeoutError as error:
-        raise RequestTimeout("body", limits.arrival_seconds) from error
+        raise RequestTimeout(limits.arrival_seconds) from error
     except web.RequestPayloadError as error:
         raise MalformedRequest(_UNDECODABLE) from error
     if len(body) > limits.body_bytes:

@@ -9,6 +9,7 @@ from registry.http.app_keys import Limits
 from registry.http.compression import GZIP, compresses, gzipped
 from registry.http.cors import Cors
 from registry.http.error_responses import has_response_begun, reset, respond_to
+from registry.http.heads import end_connection
 from registry.http.request_headers import GZIP_SUFFIX, is_current
 from registry.http.request_ids import request_id
 from registry.http.sending import MAX_WRITE, WaitingBytes, send_in_parts
@@ -71,6 +72,7 @@ async def finish_headers(cors: Cors, request: web.Request, response: web.StreamR
     add_common_headers(request, response)
     if cors.is_on:
         cors.add_headers(request, response.headers)
+    end_connection(request, response)
 
 
 def add_common_headers(request: web.BaseRequest, response: web.StreamResponse) -> None:

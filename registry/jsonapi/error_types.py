@@ -178,12 +178,12 @@ class NotAcceptable(ApiError, status=406, code="not_acceptable"):
     """Every JSON:API media type in `Accept` has parameters."""
 
 
-@example(part="head", seconds=30)
+@example(seconds=30)
 class RequestTimeout(ApiError, status=408, code="request_timeout"):
-    """The head or the body of the request did not arrive in time."""
+    """The body of the request did not arrive in time."""
 
-    def __init__(self, part: str, seconds: float) -> None:
-        super().__init__(f"The {part} of the request did not arrive within {seconds:g} s.")
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"The body of the request did not arrive within {seconds:g} s.")
 
 
 @example("The type must be `person`, not `computer`.", pointer="/data/type")

@@ -13,7 +13,8 @@ from typing import NoReturn
 from registry.app import create_app
 from registry.http.addresses import UI_PATH
 from registry.http.app_keys import NOTICE
-from registry.http.server import Certificate, Runner
+from registry.http.server import Runner
+from registry.http.tls import Certificate
 from registry.http.views.site import Scrape, metrics_app, scrape_process
 from registry.metrics import EVENT_LOOP_LAG, REQUESTS_IN_PROGRESS, WORKERS
 from registry.model.resource_type import InvalidDeclaration

@@ -110,7 +110,10 @@ async def test_failures_respond_as_in_examples(api: Api, monkeypatch: pytest.Mon
 
 RAW: dict[type[ApiError], bytes] = {
     errors.MalformedRequest: b"GET /persons HTTP/1.1\r\nHost: a..b:x\r\nConnection: close\r\n\r\n",
-    errors.RequestTimeout: b"GET /persons HTTP/1.1\r\n",
+    errors.RequestTimeout: (
+        b"POST /persons HTTP/1.1\r\nHost: h\r\nContent-Type: application/vnd.api+json\r\n"
+        b"Content-Length: 9\r\n\r\n{"
+    ),
 }
 
 

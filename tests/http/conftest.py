@@ -4,12 +4,10 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import uvloop
 from aiohttp import web
-from aiohttp.test_utils import TestServer
 from aiohttp.typedefs import Handler
 from pytest_aiohttp.plugin import AiohttpClient
 
@@ -17,6 +15,7 @@ from registry.http.app_keys import LIMITS, Limits
 from registry.http.application import new_application
 from registry.http.server import Runner
 from registry.settings import Settings
+from tests.servers import Server
 from tests.support import Client
 
 StartApp = Callable[[web.Application], Awaitable[Client]]
@@ -33,6 +32,8 @@ LONG_LIMITS = replace(PATIENT_LIMITS, stop_idle_seconds=60.0)
 
 GET = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
 
+LAST_GET = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
+
 SECONDS = 60.0
 """For what takes a few milliseconds on an idle machine."""
 
@@ -42,13 +43,9 @@ def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.Abstrac
     return {"uvloop": uvloop.new_event_loop}
 
 
-class Server(TestServer):
-    """A server of the tests, on the runner of the service."""
-
-    async def _make_runner(self, **_: Any) -> Runner:
-        # At least as long as idle connections are kept, so that a stop does not end before.
-        seconds = max(1.0, self.app[LIMITS].stop_idle_seconds)
-        return Runner(self.app, shutdown_timeout=seconds, access_log=True)
+def new_runner(app: web.Application) -> Runner:
+    """Return a runner whose stop does not end before idle connections are closed."""
+    return Runner(app, shutdown_timeout=max(1.0, app[LIMITS].stop_idle_seconds), access_log=True)
 
 
 class Gate:
@@ -110,7 +107,7 @@ def new_app(
 @pytest.fixture
 def start_app(aiohttp_client: AiohttpClient) -> StartApp:
     """Serve an application on the runner of the service until the test ends."""
-    return lambda app: aiohttp_client(Server(app))
+    return lambda app: aiohttp_client(Server(app, new_runner))
 
 
 @pytest.fixture

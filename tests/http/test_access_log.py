@@ -16,11 +16,12 @@ from registry.settings import Settings
 from tests.http.conftest import (
     PATIENT_LIMITS,
     SECONDS,
-    Server,
     eventually,
     exchange,
     new_app,
+    new_runner,
 )
+from tests.servers import Server
 from tests.support import Client, reset
 
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -50,7 +51,7 @@ async def client() -> AsyncIterator[Client]:
     limits = replace(PATIENT_LIMITS, arrival_seconds=1.0)
     settings = Settings(trusted_proxy=(ip_network("127.0.0.1"),), allowed_host=("h",))
     app = new_app(respond, "/persons/{id}", limits, settings)
-    async with Client(Server(app)) as client:
+    async with Client(Server(app, new_runner)) as client:
         yield client
 
 
@@ -88,10 +89,9 @@ async def test_an_entry_has_no_value_of_its_request(
     [
         (b"GET /nothing HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", 404, "GET"),
         (b"x\r\n\r\n", 400, "UNKNOWN"),
-        (b"G", 408, "UNKNOWN"),
         (b"GET /nothing HTTP/1.1\r\nHost: h\r\nExpect: x\r\nConnection: close\r\n\r\n", 417, "GET"),
     ],
-    ids=["unknown path", "malformed", "slow head", "expectation"],
+    ids=["unknown path", "malformed", "expectation"],
 )
 async def test_refused_requests_have_an_entry_without_a_route(
     client: Client, caplog: pytest.LogCaptureFixture, sent: bytes, status: int, method: str
@@ -102,7 +102,8 @@ async def test_refused_requests_have_an_entry_without_a_route(
     assert entry["aborted"] is False
     assert entry["remote"] == "127.0.0.1"
     assert entry["bytes"] == len(received)
-    assert f"X-Request-ID: {entry['request_id']}\r\n".encode() in received
+    if method != "UNKNOWN":
+        assert f"X-Request-ID: {entry['request_id']}\r\n".encode() in received
 
 
 async def test_responses_that_break_and_disconnects_are_aborted(

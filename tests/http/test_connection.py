@@ -1,19 +1,29 @@
-"""What the service does with private parts of aiohttp: each test fails if one of them changes."""
+"""What clients send over a connection: heads and bodies that are late, malformed or too large."""
 
-import ast
 import asyncio
-import inspect
 import io
 import logging
+from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 from aiohttp import web
 from aiohttp.typedefs import Handler
 from pytest_aiohttp.plugin import AiohttpClient
 
-from registry.http import connection
-from registry.http.connection import Connection
-from tests.http.conftest import SECONDS, SHORT_LIMITS, Start, echo, eventually, exchange
+from tests.http.conftest import (
+    GET,
+    LAST_GET,
+    PATIENT_LIMITS,
+    SECONDS,
+    SHORT_LIMITS,
+    Gate,
+    Start,
+    echo,
+    eventually,
+    exchange,
+    read_all,
+)
 
 POST = b"POST / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -37,15 +47,6 @@ async def stream(request: web.Request) -> web.StreamResponse:
     return response
 
 
-def test_private_attributes_of_aiohttp_exist() -> None:
-    tree = ast.parse(inspect.getsource(connection))
-    names = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    private = {name for name in names if name.startswith("_") and not name.startswith("__")}
-    inherited = private - vars(Connection).keys()
-    assert {"_current_request", "_waiter", "_messages"} <= inherited
-    assert inherited <= set(dir(web.RequestHandler))
-
-
 @pytest.mark.parametrize(
     "parts",
     [
@@ -56,49 +57,72 @@ def test_private_attributes_of_aiohttp_exist() -> None:
     ],
     ids=["target", "header", "header in two parts", "control character"],
 )
-async def test_the_error_for_malformed_http_does_not_quote_it(
+async def test_the_log_does_not_quote_malformed_http(
     parts: list[bytes], start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "registry")
     received = await exchange(await start(echo), *parts)
     assert received.startswith(b"HTTP/1.0 400 ")
-    assert "not valid HTTP" in caplog.text
-    assert "secret" not in received.decode() + caplog.text
-
-
-@pytest.mark.parametrize("version", ["0.9", "2.0"])
-async def test_other_versions_of_http_get_an_http_1_1_response(start: Start, version: str) -> None:
-    client = await start(echo)
-    received = await exchange(client, f"GET / HTTP/{version}\r\nHost: h\r\n\r\n".encode())
-    assert received.startswith(b"HTTP/1.1 200 OK\r\n")
-    assert b"connection: close\r\n" in received.lower()
-
-
-@pytest.mark.parametrize("before", [b"", b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"])
-@pytest.mark.parametrize("head", [b"GET /per", b"GET / HTTP/1.1\r\nHost: h\r\n"])
-async def test_a_head_that_is_too_late_gets_408(start: Start, before: bytes, head: bytes) -> None:
-    received = await exchange(await start(echo, SHORT_LIMITS), before, head)
-    assert received.count(b"HTTP/1.1 ") == bool(before)
-    assert b"HTTP/1.0 408 Request Timeout\r\n" in received
-    assert b'"code":"request_timeout"' in received
-
-
-async def test_a_body_that_breaks_its_encoding_fails_at_once(
-    start: Start, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Without the service, the view would wait for the rest of the body until its own timeout."""
-    received = await exchange(await start(echo), CHUNKED + b"2\r\n{}\r\n", b"zz\r\n")
-    assert received.startswith(b"HTTP/1.1 400 ")
-    assert received.endswith(b"broken")
-    assert received.count(b"HTTP/1.1") == 1
-
-    async def ignore_body(request: web.Request) -> web.Response:
-        await eventually(request.content.exception)
-        return web.Response()
-
-    received = await exchange(await start(ignore_body), CHUNKED + b"2\r\n{}\r\n", b"zz\r\n")
-    assert received.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert "status=400" in caplog.text
+    assert "secret" not in caplog.text
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+@pytest.mark.parametrize("version", [" HTTP/0.9", " HTTP/2.0", ""])
+async def test_other_versions_of_http_are_refused(start: Start, version: str) -> None:
+    client = await start(echo)
+    received = await exchange(client, f"GET /{version}\r\nHost: h\r\n\r\n".encode())
+    assert received.split(b" ", 2)[1] == b"400"
+
+
+async def test_options_of_the_server_as_a_whole_are_answered(start: Start) -> None:
+    received = await exchange(await start(echo), b"OPTIONS *" + LAST_GET.removeprefix(b"GET /"))
+    assert received.startswith(b"HTTP/1.1 204 ")
+
+
+@pytest.mark.parametrize("before", [b"", GET])
+@pytest.mark.parametrize("head", [b"", b"GET /per", b"GET / HTTP/1.1\r\nHost: h\r\n"])
+async def test_a_head_that_is_too_late_ends_the_connection(
+    start: Start, before: bytes, head: bytes
+) -> None:
+    limits = replace(SHORT_LIMITS, idle_seconds=1.0)
+    received = await exchange(await start(echo, limits), before, head)
+    assert received.count(b"HTTP/1.1 ") == bool(before)
+
+
+async def test_the_time_of_a_head_begins_again_with_each_request(start: Start) -> None:
+    limits = replace(PATIENT_LIMITS, arrival_seconds=1.0)
+    client = await start(echo, limits)
+    reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
+    for _ in range(4):
+        await asyncio.sleep(0.4)
+        writer.write(GET[:10])
+        await asyncio.sleep(0.1)
+        writer.write(GET[10:])
+        assert await reader.readuntil(b"\r\n\r\n")
+    writer.close()
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [b"1;" + b"x" * 1_000_000, b"0\r\nX: y\r\n" * 150_000, b"0\r\nX: " + b"y" * 1_000_000],
+    ids=["extension", "trailers", "trailer"],
+)
+async def test_a_body_that_is_little_but_framing_ends_the_connection(
+    start: Start, rest: bytes
+) -> None:
+    client = await start(echo)
+    reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
+    writer.write(CHUNKED + b"2\r\n{}\r\n" + rest)
+    with suppress(ConnectionResetError):
+        assert b"200 OK" not in await read_all(reader)
+    writer.close()
+
+
+async def test_a_body_in_chunks_of_one_byte_is_received(start: Start) -> None:
+    body = 100_000 * b"1\r\nx\r\n"
+    received = await exchange(await start(echo), CHUNKED + body + b"0\r\n\r\n")
+    assert received.endswith(100_000 * b"x")
 
 
 async def test_a_body_in_progress_is_received_while_the_server_stops(start: Start) -> None:
@@ -133,6 +157,32 @@ async def test_a_body_that_nothing_reads_yet_takes_little_memory(start: Start) -
     assert received[0] <= 2**17 + 256_000
 
 
+async def test_requests_sent_far_ahead_of_a_response_are_not_read(start: Start) -> None:
+    requests: list[web.Request] = []
+    gate = Gate()
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        requests.append(request)
+        return await gate.handle(request)
+
+    client = await start(handle)
+    reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
+    writer.write(GET)
+    await gate.entered.wait()
+    transport = requests[0].transport
+    assert transport
+    assert transport.is_reading()  # to notice that the client disconnects
+    padded = GET[:-2] + b"X: " + b"a" * 8_000 + b"\r\n\r\n"
+    writer.write(30 * padded)
+    await eventually(lambda: not transport.is_reading())
+    gate.open()
+    for _ in range(31):
+        assert await reader.readuntil(b"GET")
+    assert len(requests) == 31
+    await eventually(transport.is_reading)
+    writer.close()
+
+
 @pytest.mark.parametrize("handler", [said, stream])
 async def test_a_trailer_does_not_reach_the_next_request(start: Start, handler: Handler) -> None:
     client = await start(handler)
@@ -148,7 +198,18 @@ async def test_aiohttp_takes_a_trailer_for_a_field_of_the_next_request(
     """Fails once aiohttp is fixed: connections then need not close after chunked bodies."""
     app = web.Application()
     app.router.add_route("*", "/", said)
-    last = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
-    received = await exchange(await aiohttp_client(app), TRAILER + last)
+    received = await exchange(await aiohttp_client(app), TRAILER + LAST_GET)
     assert received.count(b"HTTP/1.1 200 OK\r\n") == 2
     assert received.endswith(b"injected")
+
+
+@pytest.mark.parametrize("handler", [said, stream])
+async def test_a_client_of_http_1_0_knows_the_end_of_a_response(
+    start: Start, handler: Handler
+) -> None:
+    client = await start(handler)
+    request = b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"
+    last = b"GET / HTTP/1.0\r\n\r\n"
+    received = await exchange(client, request + last)
+    assert received.count(b"HTTP/1.0 200 OK\r\n") == (1 if handler is stream else 2)
+    assert (b"Connection: keep-alive" in received) is (handler is said)

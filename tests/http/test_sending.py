@@ -51,31 +51,6 @@ async def test_one_response_is_buffered_for_a_client_that_does_not_read(start: S
         assert transport.get_write_buffer_size() < 2 * len(BODY)
 
 
-async def test_requests_are_not_read_while_others_of_the_connection_wait(start: Start) -> None:
-    requests: list[web.Request] = []
-    gate = asyncio.Event()
-
-    async def handle(request: web.Request) -> web.StreamResponse:
-        requests.append(request)
-        await gate.wait()
-        return web.Response()
-
-    client = await start(handle)
-    with connected(client.port or 0) as opened:
-        loop = asyncio.get_running_loop()
-        await loop.sock_sendall(opened, GET)
-        await eventually(lambda: requests)
-        transport = requests[0].transport
-        assert transport
-        assert transport.is_reading()  # to notice that the client disconnects
-        await loop.sock_sendall(opened, 2 * GET)
-        await eventually(lambda: not transport.is_reading())
-        await loop.sock_sendall(opened, 2 * GET)
-        gate.set()
-        await eventually(lambda: len(requests) == 5)
-        await eventually(transport.is_reading)
-
-
 async def test_a_client_that_reads_slowly_gets_its_whole_response(start: Start) -> None:
     size, limits = 8_000_000, replace(PATIENT_LIMITS, send_seconds=2.0)
 

@@ -19,7 +19,8 @@ from cryptography.hazmat.primitives import serialization
 from trustme import KeyType
 
 from registry.http.app_keys import Limits
-from registry.http.server import Certificate, Runner
+from registry.http.server import Runner
+from registry.http.tls import Certificate
 from registry.program import StartError
 from registry.settings import Settings
 from tests.certificates import Authority

@@ -5,8 +5,8 @@ from functools import partial
 from aiohttp import hdrs, web
 
 from registry.http.access_control import PRINCIPAL, bearer_token
+from registry.http.addresses import query_of
 from registry.http.app_keys import FOLLOWERS, GRAPH
-from registry.http.connection import Connection
 from registry.http.request_headers import read_preferences
 from registry.http.responses import POSITION
 from registry.http.views.document_view import DocumentView
@@ -78,7 +78,7 @@ class FeedView(DocumentView):
         """
         graph = self.app[GRAPH]
         self.negotiate()
-        query = parse_feed_query(self.request.query.items(), graph)
+        query = parse_feed_query(query_of(self.request).items(), graph)
         readable = readable_types(self.request.get(PRINCIPAL), graph)
         self.authorize(required_by_feed(query, readable, graph))
         types = readable if query.types is None else frozenset(query.types)
@@ -95,8 +95,6 @@ class FeedView(DocumentView):
         token = bearer_token(self.request) if PRINCIPAL in self.request else None
         async with followers.subscription(after, self.client) as slot:
             self.deadlines.stop()
-            if isinstance(self.request.protocol, Connection):
-                self.request.protocol.closes_with_client = True
             await response.prepare(self.request)
             await followers.follow(self.request, response, audience, after, slot, token)
         await response.write_eof()

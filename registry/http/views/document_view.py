@@ -19,6 +19,7 @@ from aiohttp import hdrs, web
 
 from registry.compound import CompoundStream, only, resolve
 from registry.http.access_control import AUTHENTICATOR, PRINCIPAL, bearer_token
+from registry.http.addresses import query_of
 from registry.http.app_keys import ADDRESSES, DEADLINES, GRAPH, REPOSITORY
 from registry.http.compression import MIN_BYTES, GzipWriter, compresses
 from registry.http.request_body import read_body
@@ -197,14 +198,13 @@ class DocumentView(web.View):
         Raises ApiErrors for invalid parameters, else for parameters that the access token does not
         allow.
         """
-        url = self.request.rel_url
         # Parsing an empty query string as well takes 9 % more CPU time for reading one person.
-        if not url.raw_query_string:
+        if not self.request.rel_url.raw_query_string:
             return NO_PARAMETERS
         if scope is None:
-            reject_parameters(url.query)
+            reject_parameters(query_of(self.request))
             return NO_PARAMETERS
-        query = parse_query(url.query.items(), scope)
+        query = parse_query(query_of(self.request).items(), scope)
         self.authorize(required_by_query(query, scope))
         return query
 

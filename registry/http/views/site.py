@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from copy import copy
 from dataclasses import replace
 from itertools import accumulate
 from typing import TypeAlias
@@ -28,6 +29,7 @@ from registry.http.addresses import (
     READY_PATH,
     ROOT_PATH,
     UI_PATH,
+    query_of,
     without_trailing_slash,
 )
 from registry.http.app_keys import ADDRESSES, GRAPH, REPOSITORY, Limits
@@ -88,7 +90,7 @@ async def _show_entry_point(request: web.Request) -> web.StreamResponse:
     if prefers(HTML, accept):
         return await request.app[PAGE](request)
     check_accept(accept)
-    reject_parameters(request.query)
+    reject_parameters(query_of(request))
     app = request.app
     root = app[ADDRESSES].url(request)
     base = root.removesuffix(ROOT_PATH)
@@ -175,7 +177,9 @@ async def _show_metrics(request: web.Request) -> web.StreamResponse:
     to each type, so they require the scope to read all.
     """
     registry = registry_of(await request.app[_SCRAPE]())
-    return await make_aiohttp_handler(registry, disable_compression=True)(request)
+    # A copy of the URL, as for `query_of`.
+    copied = request.clone(rel_url=copy(request.rel_url))
+    return await make_aiohttp_handler(registry, disable_compression=True)(copied)
 
 
 _show_metrics.required_by = lambda _: (_READ_ALL,)  # type: ignore[attr-defined] # for access control

@@ -17,15 +17,13 @@ from registry.http.access_control import (
 from registry.http.app_keys import (
     FOLLOWERS,
     GRAPH,
-    LINKAGE,
     NOTICE,
     REPOSITORY,
     SETTINGS,
     Limits,
 )
 from registry.http.followers import Followers
-from registry.http.views import site
-from registry.http.views.site import Scrape, scrape_process
+from registry.http.views.site import SCRAPE, Scrape, announce_stop, scrape_process
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
 from registry.openapi.description import describe
@@ -33,7 +31,7 @@ from registry.openapi.swagger_ui import mount_swagger_ui
 from registry.operations.added_fields import AddedFields, types_lease
 from registry.resources.types_file import digest_of_types
 from registry.settings import Settings
-from registry.storage import Coalescer, Repository, TokenLookups, Tokens, connect
+from registry.storage import Repository, TokenLookups, Tokens, connect
 from registry.web import mount_page
 
 
@@ -57,16 +55,17 @@ def create_app(
     """
     capacity = capacity or Capacity.of(settings)
     app = application.new_application(settings, limits, capacity.response_seconds)
-    app[LINKAGE] = Coalescer("linkage")
     graph = Graph(resources).with_unique(settings.unique) if resources else settings.graph
     app[GRAPH] = graph
     app.cleanup_ctx.append(partial(_open_repository, capacity, on_failure))
     app.on_shutdown.append(_end_followers)
-    endpoints = application.endpoints(graph, settings.page_size)
-    application.mount(app, endpoints)
-    site.mount(app, [endpoint.path for endpoint in endpoints])
+    announce_stop(app)
+    routes = application.routes_of_api(graph, settings.page_size)
+    routes += application.routes_of_site([route.path for route in routes])
     if settings.metrics_port is None:
-        site.mount_metrics(app, scrape)
+        app[SCRAPE] = scrape
+        routes.append(application.metrics_route())
+    application.mount(app, routes)
     mount_swagger_ui(app, describe(graph, settings))
     mount_page(app)
     return app

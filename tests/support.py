@@ -22,6 +22,8 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from pymongo import monitoring
 
 from registry.http.app_keys import REPOSITORY
+from registry.http.routes import Route
+from registry.http.views.site import SlashView
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.storage.counters import COUNTERS, count_records, store_counter
@@ -106,6 +108,13 @@ class Raw:
         """The body without its content coding."""
         is_compressed = "Content-Encoding" in self.headers
         return (gzip.decompress(self.body) if is_compressed else self.body).decode()
+
+
+def declared_routes(app: web.Application) -> list[Route]:
+    """Return what was declared for the paths of an application, without those of redirects."""
+    handlers = (route.handler for route in app.router.routes())
+    routes: list[Route] = [one.route for one in handlers if hasattr(one, "route")]
+    return [route for route in routes if route.view is not SlashView]
 
 
 def reset(writer: asyncio.StreamWriter) -> None:

@@ -7,7 +7,8 @@ from aiohttp.typedefs import Handler
 
 from registry.access.oidc import OidcVerifier
 from registry.access.principal import PREFIX, Principal, check_form, digest_of, known_scopes
-from registry.http.addresses import HEALTH_PATHS, PAGE_PATH, ROOT_PATH, UI_PATH
+from registry.http.addresses import PAGE_PATH, UI_PATH
+from registry.http.routes import Route, TokenUse, route_of
 from registry.jsonapi.authorization import authorize
 from registry.jsonapi.error_types import AuthenticationRequired, InvalidAuthorization
 from registry.model.graph import Graph
@@ -16,10 +17,10 @@ from registry.settings import Settings, flag
 from registry.storage import TokenLookups, Tokens
 
 PRINCIPAL = web.RequestKey("principal", Principal)
-"""The sender of the request; set before the view is called, if the request needs a token."""
+"""The sender of the request; set before the view is called, if the request has a token."""
 
-_PUBLIC = (UI_PATH, PAGE_PATH, *sorted(HEALTH_PATHS))
-"""Prefixes of the paths that need no access token; the root needs none either."""
+_PUBLIC = (UI_PATH, PAGE_PATH)
+"""Prefixes of the paths of files, which need no access token."""
 
 
 class Authenticator:
@@ -71,37 +72,35 @@ AUTHENTICATOR = web.AppKey("authenticator", Authenticator)
 
 @web.middleware
 async def check_access(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Set the principal of a request, and check what it may do, before the view is called.
+    """Set the principal of a request, and check that it has the scopes its route requires.
 
-    `required_by` of a handler returns what a request requires; the view checks what parameters and
-    documents require in addition. A route whose handler has none is refused unless its path is
-    public. OPTIONS only shows the methods of a path, and needs no token.
+    The view checks what query and document require in addition. Where there is no declared route,
+    only `_PUBLIC` paths are open. OPTIONS only shows the methods of a path, and needs no token.
+    Raises AuthenticationRequired, InvalidAuthorization, InvalidToken, KeysUnavailable, ApiErrors.
     """
-    if request.method == hdrs.METH_OPTIONS:
+    route = route_of(request)
+    if request.method == hdrs.METH_OPTIONS or _ignores_tokens(request, route):
         return await handler(request)
-    required_by = getattr(request.match_info.handler, "required_by", None)
-    if required_by is None:
-        # The root tells what a token allows.
-        is_root = request.path == ROOT_PATH
-        if _is_public(request) and not (is_root and bearer_token(request)):
-            return await handler(request)
-        if not is_root and request.match_info.http_exception is None:
-            raise web.HTTPForbidden
-    # Without a route: 404 or 405, but only for an authenticated client.
-    requirements = required_by(request) if required_by else ()
+    if route is None and request.match_info.http_exception is None:
+        raise web.HTTPForbidden
     token = bearer_token(request)
     if token is None:
+        if route is not None and route.token is TokenUse.ACCEPTED:
+            return await handler(request)
         raise AuthenticationRequired
     request[PRINCIPAL] = principal = await request.app[AUTHENTICATOR].verify(token)
-    authorize(principal, requirements)
+    if route is not None:  # else 404 or 405, but only for an authenticated client
+        authorize(principal, route.requirements.get(request.method, ()))
     return await handler(request)
 
 
-def _is_public(request: web.Request) -> bool:
+def _ignores_tokens(request: web.Request, route: Route | None) -> bool:
+    if route is not None:
+        return route.token is TokenUse.IGNORED
     resource = request.match_info.route.resource
     # Without a resource nothing but 404 or 405 follows, so the path as it was sent suffices.
     path = request.path if resource is None else resource.canonical
-    return path == ROOT_PATH or path.startswith(_PUBLIC)
+    return path.startswith(_PUBLIC)
 
 
 async def access_notice(settings: Settings, tokens: Tokens) -> str:

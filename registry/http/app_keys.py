@@ -9,7 +9,7 @@ from registry.http.deadlines import Deadlines
 from registry.http.followers import Followers
 from registry.model.graph import Graph
 from registry.settings import Settings
-from registry.storage import Coalescer, Repository, Snapshot
+from registry.storage import Repository
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,6 @@ class Limits:
 DEADLINES = web.AppKey("deadlines", Deadlines)
 FOLLOWERS = web.AppKey("followers", Followers)
 GRAPH = web.AppKey("graph", Graph)
-LINKAGE = web.AppKey("linkage", Coalescer[tuple[tuple[bytes, str] | None, Snapshot]])
-"""The documents of whole linkage that are being built, with what they were read from, by URL."""
 
 LIMITS = web.AppKey("limits", Limits)
 NOTICE = web.AppKey("notice", str)

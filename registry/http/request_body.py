@@ -2,7 +2,6 @@
 
 import asyncio
 import zlib
-from collections.abc import Awaitable, Callable
 
 from aiohttp import StreamReader, hdrs, web
 from aiohttp.http import HttpVersion11
@@ -11,19 +10,15 @@ from registry.http.app_keys import DEADLINES, LIMITS, Limits
 from registry.http.compression import GZIP_FORMAT
 from registry.jsonapi import content_negotiation
 from registry.jsonapi.error_types import BodyTooLarge, MalformedRequest, RequestTimeout
-from registry.offloading import MAX_INLINE_BYTES
 
 _UNDECODABLE = "The body cannot be decoded as its headers declare."
 
 
-async def read_body(
-    request: web.Request, admit: Callable[[], Awaitable[None]], extension: str | None = None
-) -> bytes:
+async def read_body(request: web.Request, extension: str | None = None) -> bytes:
     """Return the body, decoded.
 
-    admit: waits until a large body may be in memory; called repeatedly. extension: the URI that the
-    media type must name. Raises UnsupportedMediaType, BodyTooLarge, RequestTimeout,
-    MalformedRequest.
+    extension: the URI that the media type must name. Raises UnsupportedMediaType, BodyTooLarge,
+    RequestTimeout, MalformedRequest.
     """
     content_negotiation.check_content_type(request.headers.get(hdrs.CONTENT_TYPE), extension)
     content_negotiation.check_content_encoding(request.headers.get(hdrs.CONTENT_ENCODING))
@@ -34,7 +29,7 @@ async def read_body(
     if size is not None and size > limits.body_bytes:
         raise BodyTooLarge(limits.body_bytes)
     try:
-        body = await _receive(request, limits, admit)
+        body = await _receive(request, limits)
     except TimeoutError as error:
         raise RequestTimeout(limits.arrival_seconds) from error
     except web.RequestPayloadError as error:
@@ -42,17 +37,11 @@ async def read_body(
     if len(body) > limits.body_bytes:
         raise BodyTooLarge(limits.body_bytes)
     if encoding := request.headers.get(hdrs.CONTENT_ENCODING):
-        try:
-            return decoded(body, encoding, min(MAX_INLINE_BYTES, limits.body_bytes))
-        except BodyTooLarge:
-            await admit()
-            return decoded(body, encoding, limits.body_bytes)
+        return decoded(body, encoding, limits.body_bytes)
     return body
 
 
-async def _receive(
-    request: web.Request, limits: Limits, admit: Callable[[], Awaitable[None]]
-) -> bytes:
+async def _receive(request: web.Request, limits: Limits) -> bytes:
     content = request.content
     if content.is_eof():  # most arrive with the head: creating takes 7.5 % more CPU otherwise
         return content.read_nowait()
@@ -62,20 +51,15 @@ async def _receive(
         if hdrs.EXPECT in request.headers and request.version >= HttpVersion11:
             await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             request.writer.output_size = 0  # of the response, which has not begun
-        body = await _receive_rest(content, limits.body_bytes, admit)
+        body = await _receive_rest(content, limits.body_bytes)
     deadlines.start()
     return body
 
 
-async def _receive_rest(
-    content: StreamReader, limit: int, admit: Callable[[], Awaitable[None]]
-) -> bytes:
+async def _receive_rest(content: StreamReader, limit: int) -> bytes:
     """Return the body, or more than a limit; `Request.read` would keep it for the connection."""
     body = bytearray()
     while not content.at_eof() and len(body) <= limit:
-        # Before reading, which would let more arrive.
-        if content.total_bytes > MAX_INLINE_BYTES and not content.is_eof():
-            await admit()
         body += await content.readany()
     return bytes(body)
 

@@ -145,10 +145,13 @@ class Preferences:
         return {name: value for name, value in headers.items() if value}
 
 
+NO_PREFERENCES = Preferences()
+
+
 def read_preferences(request: web.BaseRequest) -> Preferences:
     """Return the preferences of a request; the first value counts, malformed ones are ignored."""
     if _PREFER not in request.headers:
-        return Preferences()
+        return NO_PREFERENCES
     sent: dict[str, str] = {}
     for element in _ELEMENT.findall(",".join(request.headers.getall(_PREFER))):
         if match := _PREFERENCE.match(element):

@@ -8,6 +8,7 @@ from registry.http.addresses import Addresses
 from registry.http.app_keys import Limits
 from registry.http.compression import GZIP, compresses, gzipped
 from registry.http.cors import Cors
+from registry.http.deadlines import Deadlines
 from registry.http.error_responses import has_response_begun, reset, respond_to
 from registry.http.heads import end_connection
 from registry.http.request_headers import GZIP_SUFFIX, is_current
@@ -40,7 +41,7 @@ def finish(limits: Limits, addresses: Addresses) -> Middleware:
 
     Exceptions become error documents. A read whose response has an entity tag gets 304 or 412 if
     `If-None-Match` or `If-Match` ask for it. Bodies are compressed if the client accepts that, and
-    large ones sent in parts. The signal completes the headers: see `finish_headers`.
+    large ones sent in parts. The signal completes the headers: see `finish_head`.
     """
     waiting = WaitingBytes(limits.waiting_bytes)
 
@@ -67,9 +68,13 @@ def finish(limits: Limits, addresses: Addresses) -> Middleware:
     return finish
 
 
-async def finish_headers(cors: Cors, request: web.Request, response: web.StreamResponse) -> None:
-    """Complete the headers of a response that is about to be sent."""
+async def finish_head(
+    cors: Cors, deadlines: Deadlines, request: web.Request, response: web.StreamResponse
+) -> None:
+    """Complete the head of a response that is about to be sent."""
     add_common_headers(request, response)
+    if response.__class__ is not web.Response:  # the client determines how long a stream takes
+        deadlines.stop()
     if cors.is_on:
         cors.add_headers(request, response.headers)
     end_connection(request, response)

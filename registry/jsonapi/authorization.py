@@ -49,14 +49,11 @@ def authorize(principal: Principal, requirements: Iterable[Requirement]) -> None
         raise ApiErrors(errors)
 
 
-def required_by_method(method: str, types: Iterable[ResourceType]) -> list[Requirement]:
-    """Return what every request with a method requires on a path for these types."""
-    action = Action.READ if method in {"GET", "HEAD"} else Action.WRITE
-    return [Requirement(action, resource) for resource in dict.fromkeys(types)]
-
-
 def readable_with(resource: ResourceType, graph: Graph) -> list[ResourceType]:
-    """Return the types that reading a type takes scopes for: a history shows both ends."""
+    """Return the types a client must be allowed to read to see this type.
+
+    That is itself, or for a history the types at its two ends.
+    """
     return [graph[link.target] for link in resource.links] if resource.read_only else [resource]
 
 

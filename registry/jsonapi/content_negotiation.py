@@ -55,7 +55,8 @@ def check_content_encoding(header: str | None) -> None:
     """Raise UnsupportedMediaType if the encoding of the body is not supported."""
     if header is not None and header.strip().lower() not in _ENCODINGS:
         detail = f"Unsupported encoding {quoted(header)}; supported: {quoted(*_ENCODINGS)}."
-        raise UnsupportedMediaType(detail)
+        # RFC 9110, 15.5.16
+        raise UnsupportedMediaType(detail, headers={"Accept-Encoding": ", ".join(_ENCODINGS)})
 
 
 def check_accept(headers: Sequence[str], extension: str | None = None) -> None:

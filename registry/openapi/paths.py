@@ -1,4 +1,4 @@
-"""The endpoints -> the paths with their operations, in the order of Swagger UI."""
+"""The routes -> the paths with their operations, in the order of Swagger UI."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -7,13 +7,13 @@ from operator import attrgetter
 
 import orjson
 
-from registry.http.application import endpoints
+from registry.http.application import routes_of_api
 from registry.http.responses import POSITION
+from registry.http.routes import Route
 from registry.http.views.all_types import FeedView
-from registry.http.views.document_view import Endpoint
 from registry.http.views.relationship import RelatedView
 from registry.jsonapi import error_types as errors
-from registry.jsonapi.authorization import required_by_method
+from registry.jsonapi.authorization import Requirement
 from registry.jsonapi.documents import encode_errors
 from registry.jsonapi.error_objects import ApiError
 from registry.jsonapi.query import QueryScope
@@ -126,14 +126,14 @@ class _Operation:
 
 
 def describe_paths(graph: Graph, settings: Settings) -> dict[str, Json]:
-    """Return the Path Item Objects of all endpoints."""
+    """Return the Path Item Objects of all routes."""
     return {
-        endpoint.path: {
-            one.method: _described(one, endpoint, graph, settings)
-            for one in _operations(endpoint, graph)
-            if one.method.upper() in endpoint.handlers
+        route.path: {
+            one.method: _described(one, route, graph, settings)
+            for one in _operations(route, graph)
+            if one.method.upper() in route.needs
         }
-        for endpoint in sorted(endpoints(graph, settings.page_size), key=attrgetter("path"))
+        for route in sorted(routes_of_api(graph, settings.page_size), key=attrgetter("path"))
     }
 
 
@@ -150,36 +150,37 @@ def error_responses(graph: Graph, settings: Settings) -> Json:
     return {f"Error{status}": _error_response(by_status[status]) for status in sorted(by_status)}
 
 
-def _described(operation: _Operation, endpoint: Endpoint, graph: Graph, settings: Settings) -> Json:
+def _described(operation: _Operation, route: Route, graph: Graph, settings: Settings) -> Json:
     """Return an Operation Object."""
     method, statuses = operation.method, {*_ANY_REQUEST}
     tag, names, access = "Operations", dict[str, str](), dict[str, Json | list[Json]]()
     shown = [*operation.parameters]
-    if "{id}" in endpoint.path:
+    if "{id}" in route.path:
         shown.insert(0, parameters.ID | ({"example": 1} if method == "get" else {}))
         statuses.add(404)
     if operation.body:
-        statuses |= {409, 413} if endpoint.relationship else {404, 409, 413, 422}
+        statuses |= {409, 413} if route.relationship else {404, 409, 413, 422}
     if method == "post":
         shown.append(parameters.IDEMPOTENCY)
         statuses.add(422)
-        if not endpoint.relationship:
+        if not route.relationship:
             shown.append(parameters.PREFERENCES)
-    if endpoint.view is FeedView:
+    if route.view is FeedView:
         tag = "Changes"
         statuses.add(410)
-    if endpoint.relationship:
-        names["link"] = endpoint.relationship.name
-    if endpoint.scope:
+    if route.relationship:
+        names["link"] = route.relationship.name
+    if route.scope:
         shown += parameters.PRECONDITIONS
-        named = endpoint.scope.resource
+        named = route.scope.resource
         tag, names = title(named), names | {"type": named.type, "types": named.collection}
     name, description = operation.kind.format(**names), _TEXTS[operation.kind]
     if settings.requires_tokens:
         statuses.add(401)
         # The scopes of operations and of the feed depend on the types that these name.
-        of_all_types = required_by_method(method.upper(), graph.writable)
-        required = endpoint.requirements.get(method.upper()) or of_all_types
+        action = route.needs[method.upper()].action
+        of_all_types = [Requirement(action, resource_type) for resource_type in graph.writable]
+        required = route.requirements[method.upper()] or of_all_types
         scopes = dict.fromkeys(one.scopes[0] for one in required)
         description += f"\n\nRequired scopes: {code(scopes)}."
         access = {"security": [{SECURITY_SCHEME: []}]}
@@ -196,19 +197,19 @@ def _described(operation: _Operation, endpoint: Endpoint, graph: Graph, settings
     }
 
 
-def _operations(endpoint: Endpoint, graph: Graph) -> Iterator[_Operation]:
-    """Yield the operations of an endpoint."""
-    scope, link = endpoint.scope, endpoint.relationship
+def _operations(route: Route, graph: Graph) -> Iterator[_Operation]:
+    """Yield the operations of an route."""
+    scope, link = route.scope, route.relationship
     if scope is None:
-        yield _follow_changes(graph) if endpoint.view is FeedView else _perform_operations(graph)
-    elif link is None and "{id}" in endpoint.path:
+        yield _follow_changes(graph) if route.view is FeedView else _perform_operations(graph)
+    elif link is None and "{id}" in route.path:
         yield from _of_resource(scope)
     elif link is None:
-        yield from _of_collection(scope, endpoint.path)
+        yield from _of_collection(scope, route.path)
     else:
         related = replace(scope, resource=graph[link.target], many=link.to_many)
-        if endpoint.view is RelatedView:
-            yield _read_related(related, endpoint.path.format(id=1))
+        if route.view is RelatedView:
+            yield _read_related(related, route.path.format(id=1))
         else:
             yield from _of_linkage(scope.resource, link, related)
 

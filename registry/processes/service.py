@@ -13,9 +13,10 @@ from typing import NoReturn
 from registry.app import create_app
 from registry.http.addresses import UI_PATH
 from registry.http.app_keys import NOTICE
+from registry.http.application import metrics_app
 from registry.http.server import Runner
 from registry.http.tls import Certificate
-from registry.http.views.site import Scrape, metrics_app, scrape_process
+from registry.http.views.site import Scrape, scrape_process
 from registry.metrics import EVENT_LOOP_LAG, REQUESTS_IN_PROGRESS, WORKERS
 from registry.model.resource_type import InvalidDeclaration
 from registry.openapi.swagger_ui import swagger_ui_version

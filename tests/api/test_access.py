@@ -16,8 +16,6 @@ from registry.access.principal import Principal, new_token
 from registry.app import create_app
 from registry.http.app_keys import NOTICE
 from registry.http.request_recorder import Entry
-from registry.http.views.document_view import ENDPOINTS
-from registry.http.views.site import drop_slash
 from registry.offloading import MAX_INLINE_BYTES
 from registry.settings import Settings
 from registry.storage import tokens
@@ -31,6 +29,7 @@ from tests.support import (
     CommandLog,
     Database,
     add,
+    declared_routes,
     new,
     to_many,
     to_one,
@@ -88,17 +87,12 @@ def supported_methods(secured: Settings) -> dict[str, set[str]]:
     """Return the methods of each path of the service."""
     methods: dict[str, set[str]] = {}
     app = create_app(secured, limits=LIMITS)
+    for declared in declared_routes(app):
+        methods[declared.path] = {*declared.methods}
     for route in app.router.routes():
         assert route.resource
-        if route.handler is drop_slash:  # for all methods
-            continue
-        if route in app[ENDPOINTS]:
-            handlers = {*app[ENDPOINTS][route].handlers}
-        elif route.method == hdrs.METH_ANY:  # a view
-            handlers = {name for name in METHODS if hasattr(route.handler, name.lower())}
-        else:
-            handlers = {route.method}
-        methods.setdefault(route.resource.canonical, set()).update(handlers)
+        if not hasattr(route.handler, "route"):  # of files
+            methods.setdefault(route.resource.canonical, set()).add(route.method)
     return methods
 
 

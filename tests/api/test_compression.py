@@ -115,7 +115,7 @@ async def test_every_kind_of_response_is_compressed(fleet: Api) -> None:
 
 async def test_a_compressed_response_has_a_strong_tag_of_its_own(fleet: Api) -> None:
     """RFC 9110, 8.8.3.3: content codings are different representations."""
-    for path in DOCUMENTS[:4]:
+    for path in DOCUMENTS[:3]:
         plain = (await fleet.fetch(path)).headers["ETag"]
         compressed = f'{plain[:-1]}-gzip"'
         for coding, known, status in (

@@ -31,9 +31,8 @@ TAGGED = (
     "/persons?page[size]=1",
     "/persons?page[number]=1&page[size]=1&include=computers",
     "/persons/1/computers?page[size]=1",
-    "/persons/1/relationships/computers",
     "/persons/1/relationships/computers?page[size]=1",
-    "/persons/1/relationships/computers?include=computers",
+    "/persons/1/relationships/computers?include=computers&page[size]=2",
     "/computers/1",
     "/computers/1?include=owner.computers",
     "/computers/1/owner",
@@ -43,8 +42,11 @@ TAGGED = (
 )
 """A path of every kind whose response has an entity tag."""
 
-WHOLE = ("/persons", "/computers?include=owner", "/persons/1/computers", "/persons?sort=-email")
-"""Collections without pages, which are streamed."""
+WHOLE = (
+    *("/persons", "/computers?include=owner", "/persons/1/computers", "/persons?sort=-email"),
+    "/persons/1/relationships/computers",
+)
+"""Collections and linkage without pages, which are streamed."""
 
 LINKAGE = "/persons/1/relationships/computers"
 OLD = f'"0-{"0" * 24}"'
@@ -141,7 +143,7 @@ async def test_a_streamed_collection_has_no_tag(fleet: Api) -> None:
 DEPENDENT = {
     "/computers/1": [
         *["/persons/1?include=computers", "/persons?page[size]=1&include=computers"],
-        *[f"{LINKAGE}?include=computers", "/persons/1/computers?page[size]=1"],
+        *[f"{LINKAGE}?include=computers&page[size]=1", "/persons/1/computers?page[size]=1"],
     ],
     "/persons/1": [
         *["/computers/1?include=owner", "/computers/1/owner"],

@@ -24,6 +24,7 @@ from tests.support import (
     Api,
     Database,
     add,
+    declared_routes,
     linkage_of,
     new,
     stored_records,
@@ -101,13 +102,11 @@ def links_of(part: Any) -> Iterator[str]:
 
 async def test_every_link_leads_to_a_valid_document(fleet: Api) -> None:
     routes = {
-        route.resource.canonical
-        for route in fleet.app.router.routes()
-        if isinstance(route.handler, type)
-        and issubclass(route.handler, DocumentView)
-        and route.handler is not FeedView  # whose document has no data
-        and hasattr(route.handler, "get")
-        and route.resource
+        route.path
+        for route in declared_routes(fleet.app)
+        if issubclass(route.view, DocumentView)
+        and route.view is not FeedView  # whose document has no data
+        and "GET" in route.methods
     }
     assert routes
     seen: set[str] = set()

@@ -11,8 +11,6 @@ from marshmallow import Schema
 from openapi_schema_validator import OAS30Validator, oas30_format_checker
 from openapi_spec_validator import validate
 
-from registry.http.views.document_view import ENDPOINTS
-from registry.http.views.site import drop_slash
 from registry.jsonapi.error_types import MethodNotAllowed, error_types
 from registry.jsonapi.request_documents import MAX_CONTAINERS
 from registry.model.fields import Date, Enumeration, Integer
@@ -31,6 +29,7 @@ from tests.support import (
     PERSON,
     Api,
     add,
+    declared_routes,
     identifier,
     new,
     to_many,
@@ -248,20 +247,16 @@ def test_every_operation_names_its_scopes_and_the_errors_of_access() -> None:
 
 
 async def test_every_route_is_described_and_every_operation_exists(api: Api) -> None:
+    declared = declared_routes(api.app)
     routes = {
-        (endpoint.path, method.lower())
-        for endpoint in api.app[ENDPOINTS].values()
+        (route.path, method.lower())
+        for route in declared
+        if route.path in DESCRIPTION["paths"]
         for method in ("GET", "POST", "PUT", "PATCH", "DELETE")
-        if method in endpoint.handlers
+        if method in route.methods
     }
     assert routes == {(path, method) for path, method, _ in operations()}
-    paths = {
-        route.resource.canonical
-        for route in api.app.router.routes()
-        if route.resource is not None
-        and not route.resource.canonical.startswith(("/api/page", "/api/swagger"))
-        and route.handler is not drop_slash
-    }
+    paths = {route.path for route in declared}
     # Those of operators and the root, which have no resources, are only mentioned.
     mentioned = {"/", "/health/live", "/health/ready", "/metrics"}
     assert paths == DESCRIPTION["paths"].keys() | mentioned

@@ -48,7 +48,6 @@ async def test_linkage_can_be_read_in_chunks(fleet: Api, monkeypatch: pytest.Mon
     for query, one in zip(queries, whole, strict=True):
         chunked = await fleet.get(f"{COMPUTERS}{query}")
         assert (one.status, chunked.document) == (200, one.document), query
-        assert chunked.headers["ETag"] == one.headers["ETag"]
 
 
 @pytest.mark.parametrize("query", ["page[size]=3", "page[number]=1&page[size]=3"])

@@ -11,7 +11,7 @@ from aiohttp import ClientPayloadError, web
 from pymongo.errors import OperationFailure
 
 from registry import compound
-from registry.http.views import document_view, relationship
+from registry.http.views import document_view
 from registry.storage.reads import shared_reads, snapshot
 from registry.storage.reads.listings import CHUNK
 from tests.support import Api, Database, identity, new, set_counters, to_many
@@ -102,7 +102,6 @@ async def test_a_document_with_many_related_resources_is_streamed_completely(
     for module in (shared_reads, snapshot):
         monkeypatch.setattr(module, "MEMBERS", 7)
     monkeypatch.setattr(compound, "CHUNK", 5)
-    monkeypatch.setattr(relationship, "_MAX_BYTES", 100)
     monkeypatch.setattr(compound, "KEPT", 20)
     streamed = await fleet.get(path)
     assert ("ETag" not in streamed.headers) == is_streamed

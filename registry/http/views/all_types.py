@@ -46,9 +46,10 @@ class AtomicView(DocumentView):
         """
         preferences = read_preferences(self.request)
         load = partial(load_operations, graph=self.app[GRAPH], merges=preferences.merges)
-        _, operations, key = await self.read_request(
-            load, required_by_operations, extension=EXTENSION, preferences=preferences
-        )
+        self.check_merge(preferences)
+        body = await self.receive(EXTENSION)
+        _, operations, key = await self.parse(body, load, preferences=preferences)
+        self.authorize(required_by_operations(operations, self.app[GRAPH]))
         if hdrs.IF_MATCH in self.request.headers:
             raise PreconditionFailed
         author = self.author
@@ -60,10 +61,10 @@ class AtomicView(DocumentView):
             return encode_results([_resource_object(result) for result in results], effects)
 
         size = sum(write.size for write in writes)
-        body = await offload(encode, size=size)
+        results_document = await offload(encode, size=size)
         headers = preferences.acknowledge(is_replayed=results[0].is_replayed)
         headers[hdrs.CONTENT_TYPE] = media_type(EXTENSION)
-        return web.Response(body=body, headers=headers)
+        return web.Response(body=results_document, headers=headers)
 
 
 class FeedView(DocumentView):
@@ -90,11 +91,9 @@ class FeedView(DocumentView):
         response.force_close()
         if self.request.method == hdrs.METH_HEAD:
             return response
-        await self._enter(self.repository.bulkheads.followers, awaits_client=True)
         followers, audience = self.app[FOLLOWERS], Audience(types, readable)
         token = bearer_token(self.request) if PRINCIPAL in self.request else None
         async with followers.subscription(after, self.client) as slot:
-            self.deadlines.stop()
             await response.prepare(self.request)
             await followers.follow(self.request, response, audience, after, slot, token)
         await response.write_eof()

@@ -1,43 +1,43 @@
-"""The base classes of the views of documents: dispatching, reading requests, responding."""
+"""The base classes of the views of documents: reading requests, responding."""
 
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
     Callable,
-    Coroutine,
-    Generator,
     Iterable,
     Mapping,
-    Sequence,
 )
 from contextlib import aclosing
 from dataclasses import replace
-from functools import partial
-from typing import ClassVar, TypeAlias, TypeVar
+from itertools import chain
+from typing import TypeAlias, TypeVar
 
 from aiohttp import hdrs, web
 
 from registry.compound import CompoundStream, only, resolve
 from registry.http.access_control import AUTHENTICATOR, PRINCIPAL, bearer_token
 from registry.http.addresses import query_of
-from registry.http.app_keys import ADDRESSES, DEADLINES, GRAPH, REPOSITORY
+from registry.http.admission import SLOTS
+from registry.http.app_keys import ADDRESSES, REPOSITORY
 from registry.http.compression import MIN_BYTES, GzipWriter, compresses
 from registry.http.request_body import read_body
 from registry.http.request_headers import (
+    NO_PREFERENCES,
     Preferences,
     idempotency_key,
+    is_current,
     make_etag,
     preconditions,
     read_preferences,
 )
 from registry.http.responses import POSITION
 from registry.http.sending import MAX_WRITE, write_parts
+from registry.http.views.base import BaseView
 from registry.jsonapi import content_negotiation
 from registry.jsonapi.authorization import (
     Requirement,
     authorize,
-    readable_with,
-    required_by_method,
+    required_by_change,
     required_by_query,
 )
 from registry.jsonapi.changes import NO_CHANGE, Change, Identifier, Verb, Write
@@ -62,102 +62,29 @@ from registry.jsonapi.query import (
     parse_query,
     reject_parameters,
 )
-from registry.model.graph import Graph
 from registry.model.implicit_attributes import parse_id
 from registry.model.record import ID, Record
-from registry.model.resource_type import Relationship, ResourceType
-from registry.offloading import MAX_INLINE_BYTES, MAX_INLINE_OBJECTS, offload, pause
+from registry.model.resource_type import ResourceType
+from registry.offloading import MAX_INLINE_BYTES, MAX_INLINE_OBJECTS, offload
 from registry.protocol import MEDIA_TYPE
-from registry.storage import Bulkhead, IdempotencyKey, Snapshot, WriteResult
+from registry.storage import IdempotencyKey, Snapshot, WriteResult
 
 Encoded: TypeAlias = tuple[bytes, str]
 """A document and its entity tag."""
 
-_Handler: TypeAlias = "Callable[[DocumentView], Coroutine[None, None, web.StreamResponse]]"
 _Document = TypeVar("_Document")
-
-_LONG_TARGET = 1_000
-"""Characters of a request target. Longer queries may take milliseconds to parse: one is parsed per
-iteration of the event loop, and none whose client has disconnected by then."""
-
-_READING = (hdrs.METH_GET, hdrs.METH_HEAD, hdrs.METH_OPTIONS)
-"""The methods of paths that cannot be written."""
 
 _NO_HEADERS: Mapping[str, str] = {}
 JSONAPI: Mapping[str, str] = {hdrs.CONTENT_TYPE: MEDIA_TYPE}
 
 
-class Endpoint:
-    """A path, its view, and what it stands for.
-
-    scope: of the query parameters for a single resource; None for operations. relationship: if the
-    path is that of one. handlers, requirements: of requests, by their method.
-    """
-
-    def __init__(
-        self,
-        path: str,
-        view: "type[DocumentView]",
-        scope: QueryScope | None = None,
-        relationship: Relationship | None = None,
-    ) -> None:
-        self.path, self.view = path, view
-        self.scope, self.relationship = scope, relationship
-        self.handlers = view.handlers
-        types: list[ResourceType] = []
-        if scope is not None:
-            types += readable_with(scope.resource, scope.graph)
-            if relationship is not None:
-                types += readable_with(scope.graph[relationship.target], scope.graph)
-            if (relationship or scope.resource).read_only:
-                self.handlers = {name: view.handlers[name] for name in _READING}
-        self.requirements = {name: required_by_method(name, types) for name in self.handlers}
-
-
-ENDPOINTS: web.AppKey[Mapping[web.AbstractRoute, Endpoint]] = web.AppKey("endpoints")
-
-
-class DocumentView(web.View):
-    """A view of JSON:API documents. handlers: its methods, by their names in requests."""
-
-    __slots__ = ("request",)  # replaces a property of aiohttp, which is a call for each access
-
-    request: web.Request
-    handlers: ClassVar[Mapping[str, _Handler]]
-    _entered: Mapping[Bulkhead, str | None] = {}  # the client of each slot that is occupied
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        names = {name: name.lower() for name in sorted(hdrs.METH_ALL)} | {hdrs.METH_HEAD: "get"}
-        cls.handlers = {name: getattr(cls, low) for name, low in names.items() if hasattr(cls, low)}
+class DocumentView(BaseView):
+    """A view of JSON:API documents."""
 
     def __init__(self, request: web.Request) -> None:
-        self.request = request
-        self.app = app = request.app
-        self.endpoint = app[ENDPOINTS][request.match_info.route]
-        self.repository = app[REPOSITORY]
-        self.deadlines = app[DEADLINES]
-
-    def __await__(self) -> Generator[None, None, web.StreamResponse]:
-        """Call the handler of the method."""
-        request = self.request
-        handlers = self.endpoint.handlers
-        handler = handlers.get(request.method)
-        if handler is None:
-            raise web.HTTPMethodNotAllowed(request.method, handlers)
-        try:
-            if len(request.raw_path) > _LONG_TARGET:
-                yield from pause().__await__()
-            return (yield from handler(self).__await__())
-        finally:
-            for bulkhead, client in self._entered.items():
-                bulkhead.release(client)
-
-    @staticmethod
-    def required_by(request: web.Request) -> Sequence[Requirement]:
-        """Return what the path and the method of a request require."""
-        endpoint = request.app[ENDPOINTS][request.match_info.route]
-        return endpoint.requirements.get(request.method, ())  # none: 405
+        super().__init__(request)
+        self.app = request.app
+        self.repository = self.app[REPOSITORY]
 
     @property
     def author(self) -> str | None:
@@ -175,10 +102,6 @@ class DocumentView(web.View):
         """The network of the client, for the slots that it occupies."""
         return self.app[ADDRESSES].client_network(self.request)
 
-    async def options(self) -> web.Response:
-        """Respond with the methods of this path in `Allow` (RFC 9110, 9.3.7)."""
-        return web.Response(status=204, headers={hdrs.ALLOW: ", ".join(self.endpoint.handlers)})
-
     async def position_header(self, snapshot: Snapshot) -> dict[str, str]:
         """Return the header with the position of a snapshot in the change feed."""
         time = snapshot.time or await self.repository.now()
@@ -192,11 +115,10 @@ class DocumentView(web.View):
         if (content_type := headers.get(hdrs.CONTENT_TYPE)) and content_type != MEDIA_TYPE:
             content_negotiation.check_parameters(content_type, extension)
 
-    def read_query(self, scope: QueryScope | None) -> Query:
+    def parse_query(self, scope: QueryScope | None) -> Query:
         """Return the parsed query string. scope: None if the path supports no parameters.
 
-        Raises ApiErrors for invalid parameters, else for parameters that the access token does not
-        allow.
+        Raises ApiErrors for invalid parameters.
         """
         # Parsing an empty query string as well takes 9 % more CPU time for reading one person.
         if not self.request.rel_url.raw_query_string:
@@ -204,62 +126,59 @@ class DocumentView(web.View):
         if scope is None:
             reject_parameters(query_of(self.request))
             return NO_PARAMETERS
-        query = parse_query(query_of(self.request).items(), scope)
-        self.authorize(required_by_query(query, scope))
-        return query
+        return parse_query(query_of(self.request).items(), scope)
 
-    async def read_request(
-        self,
-        load: Callable[[bytes], _Document],
-        required_by: Callable[[_Document, Graph], Iterable[Requirement]],
-        scope: QueryScope | None = None,
-        extension: str | None = None,
-        preferences: Preferences = Preferences(),  # noqa: B008 - immutable
-    ) -> tuple[Query, _Document, IdempotencyKey | None]:
-        """Return the parsed query string, the loaded document and the idempotency key, if any.
+    async def receive(self, extension: str | None = None) -> bytes:
+        """Return the body. extension: the URI that the media types must name.
 
-        required_by: returns what the document requires beside its path. Raises as `negotiate`,
-        `read_body`, InvalidMerge, Overloaded, or InvalidToken for a token that has ended
-        meanwhile; else ApiErrors with all errors of query, document and key, else those for what
-        the access token does not allow.
+        Checks in this order: media types, size, token (again after a slow body). The first that
+        fails is reported: raises NotAcceptable, UnsupportedMediaType, BodyTooLarge, RequestTimeout,
+        MalformedRequest, Overloaded, InvalidToken, KeysUnavailable.
         """
+        request = self.request
         self.negotiate(extension)
-        if preferences.merges and hdrs.IF_MATCH in self.request.headers:
-            raise InvalidMerge  # it is not known yet which resource is meant
-        bulkheads, errors = self.repository.bulkheads, ErrorCollector()
-        admit = partial(self._enter, bulkheads.large_bodies, awaits_client=True)
-        is_late = not self.request.content.is_eof()
-        body = await read_body(self.request, admit, extension)
+        is_late = not request.content.is_eof()
+        body = await read_body(request, extension)
         if is_large := len(body) > MAX_INLINE_BYTES:
-            await self._enter(bulkheads.large_documents, awaits_client=False)
+            await request[SLOTS].enter(self.repository.bulkheads.large_documents)
         # Not always: 2 % of the CPU time of creating a person.
-        has_waited = is_late or is_large
-        if has_waited and PRINCIPAL in self.request and (token := bearer_token(self.request)):
+        if (is_late or is_large) and PRINCIPAL in request and (token := bearer_token(request)):
             await self.app[AUTHENTICATOR].verify(token)
+        return body
+
+    async def parse(
+        self,
+        body: bytes,
+        load: Callable[[bytes], _Document],
+        scope: QueryScope | None = None,
+        preferences: Preferences = NO_PREFERENCES,
+    ) -> tuple[Query, _Document, IdempotencyKey | None]:
+        """Return the query, the loaded document, and the idempotency key if there is one.
+
+        scope: None if the path supports no parameters. Raises ApiErrors with all errors of them.
+        """
 
         def load_keyed() -> tuple[_Document, IdempotencyKey | None]:
             return load(body), idempotency_key(self.request, body, preferences)
 
+        errors = ErrorCollector()
         with errors:
-            query = self.read_query(scope)
+            query = self.parse_query(scope)
         with errors:
             document, key = await offload(load_keyed, size=len(body), limit=MAX_INLINE_BYTES)
         errors.raise_any()
-        self.authorize(required_by(document, self.app[GRAPH]))
         return query, document, key
+
+    def check_merge(self, preferences: Preferences) -> None:
+        """Raise InvalidMerge for `If-Match`: it is not known yet which resource is meant."""
+        if preferences.merges and hdrs.IF_MATCH in self.request.headers:
+            raise InvalidMerge
 
     def authorize(self, requirements: Iterable[Requirement]) -> None:
         """Raise ApiErrors for what the access token does not allow, if one is needed."""
         principal = self.request.get(PRINCIPAL)
         if principal is not None:
             authorize(principal, requirements)
-
-    async def _enter(self, bulkhead: Bulkhead, *, awaits_client: bool) -> None:
-        """Occupy a slot until the request ends. awaits_client: if the client decides when."""
-        if bulkhead not in self._entered:
-            client = self.client if awaits_client else None
-            await bulkhead.acquire(client)
-            self._entered = {**self._entered, bulkhead: client}
 
 
 class ResourceView(DocumentView):
@@ -270,9 +189,16 @@ class ResourceView(DocumentView):
 
     def __init__(self, request: web.Request) -> None:
         super().__init__(request)
-        assert self.endpoint.scope is not None  # noqa: S101 - for mypy: it is not that of operations
-        self.scope = self.endpoint.scope
+        assert self.route.scope is not None  # noqa: S101 - for mypy: it is not that of operations
+        self.scope = self.route.scope
         self.resource, self.graph = self.scope.resource, self.scope.graph
+
+    def read_query(self, scope: QueryScope) -> Query:
+        """Return the parsed query string, which the access token allows. Raises ApiErrors."""
+        query = self.parse_query(scope)
+        if query is not NO_PARAMETERS:
+            self.authorize(required_by_query(query, scope))
+        return query
 
     @property
     def resource_id(self) -> int:
@@ -282,6 +208,14 @@ class ResourceView(DocumentView):
         if id_ is None:
             raise NotFound.resource(self.resource.type, text)
         return id_
+
+    def authorize_write(self, query: Query, change: Change) -> None:
+        """Raise ApiErrors for a query or a document that the access token does not allow."""
+        required_by_both = (
+            required_by_query(query, self.scope),
+            required_by_change(change, self.graph),
+        )
+        self.authorize(chain.from_iterable(required_by_both))
 
     async def write(
         self,
@@ -387,14 +321,18 @@ class ResourceView(DocumentView):
         headers: Mapping[str, str],
         status: int = 200,
     ) -> web.StreamResponse:
-        """Respond as `stream`, in the slot that the caller has."""
+        """Respond as `stream`, in the slot that the caller has.
+
+        Without an entity tag, only `*` matches the document (RFC 9110, 13.1): 304 or 412.
+        """
         request = self.request
+        if snapshot is not None and is_current(request, None):
+            return web.Response(status=304, headers=await self.position_header(snapshot))
         response = web.StreamResponse(status=status, headers=headers)
         writer: web.StreamResponse | GzipWriter = response
         # Until the beginning is ready, an error still becomes an error document.
         beginning = await _first_bytes(pieces, MIN_BYTES)
-        self.deadlines.stop()
-        if snapshot is not None:
+        if snapshot is not None:  # its time is known once something was read
             response.headers.update(await self.position_header(snapshot))
         if compresses(request, len(beginning)):
             writer = GzipWriter(response)

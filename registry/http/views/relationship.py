@@ -8,15 +8,13 @@ from functools import partial
 from aiohttp import web
 
 from registry.compound import CompoundStream, only, resolve
-from registry.http.app_keys import LINKAGE
-from registry.http.request_headers import Preferences
-from registry.http.views.document_view import JSONAPI, Encoded, ResourceView
+from registry.http.request_headers import NO_PREFERENCES
+from registry.http.views.document_view import JSONAPI, ResourceView
 from registry.http.views.resource import (
     document_pieces,
     read_listing,
     respond_with_listing,
 )
-from registry.jsonapi.authorization import required_by_change
 from registry.jsonapi.changes import Verb
 from registry.jsonapi.documents import (
     Envelope,
@@ -33,11 +31,7 @@ from registry.jsonapi.pagination import Window, page_links, page_meta
 from registry.jsonapi.query import Query, QueryScope
 from registry.jsonapi.request_documents import load_linkage
 from registry.model.record import Record
-from registry.offloading import MAX_INLINE_BYTES
 from registry.storage import Listing, Snapshot
-
-_MAX_BYTES = 2**21
-"""Bytes of a document of all identifiers in memory, with an entity tag; others are streamed."""
 
 
 class _RelationshipView(ResourceView):
@@ -45,8 +39,8 @@ class _RelationshipView(ResourceView):
 
     def __init__(self, request: web.Request) -> None:
         super().__init__(request)
-        assert self.endpoint.relationship is not None  # noqa: S101 - for mypy: routes has set it
-        self.relationship = self.endpoint.relationship
+        assert self.route.relationship is not None  # noqa: S101 - for mypy: it is that of one
+        self.relationship = self.route.relationship
         self.target = self.graph[self.relationship.target]
 
     @property
@@ -105,16 +99,10 @@ class LinkageView(_RelationshipView):
         self.negotiate()
         query = self.read_query(replace(self.related_scope, linkage=(resource, relationship)))
         page = query.page
-        if relationship.to_many and page is None:
-            # Equal requests that wait together share a document: the URL alone, with its query,
-            # determines what it shows.
-            load = self.app[LINKAGE].load(self.url, partial(self._read_all, query))
-            encoded, snapshot = await load
-            if encoded is None:
-                return await self._stream_all(query)
-            return await self.respond(encoded, snapshot)
         snapshot = await self.repository.snapshot_for(target, query)
         owner = await snapshot.get(self.resource, self.resource_id)
+        if relationship.to_many and page is None:
+            return await self._stream_all(owner, query, snapshot)
         if page is None:
             window = Window(await self.related(owner, snapshot), more=False)
             own_links = relationship_links(resource, owner["_id"], relationship.name)
@@ -149,34 +137,14 @@ class LinkageView(_RelationshipView):
         size = len(window.records) + compound.size
         return await self.respond(await self.encode(encode, size, owner), snapshot)
 
-    async def _read_all(self, query: Query) -> tuple[Encoded | None, Snapshot]:
-        """Return the document of all identifiers, None if it is large, and what was read."""
-        snapshot = await self.repository.snapshot_for(self.target, query)
-        owner = await snapshot.get(self.resource, self.resource_id)
-        body = bytearray()
-        async with (
-            self._identified(owner, query, snapshot).chunks() as chunks,
-            aclosing(
-                self._pieces(chunks, query, snapshot, Envelope(self._absolute_links))
-            ) as pieces,
-        ):
-            async for piece in pieces:
-                body += piece
-                if len(body) > _MAX_BYTES:
-                    return None, snapshot
-        return await self.encode(
-            partial(bytes, body), len(body), owner, limit=MAX_INLINE_BYTES
-        ), snapshot
-
-    async def _stream_all(self, query: Query) -> web.StreamResponse:
-        """Respond with all identifiers while they are read."""
-        snapshot = await self.repository.snapshot_for(self.target, query)
-        owner = await snapshot.get(self.resource, self.resource_id)
+    async def _stream_all(
+        self, owner: Record, query: Query, snapshot: Snapshot
+    ) -> web.StreamResponse:
+        """Respond with all identifiers while they are read, as with a collection."""
+        envelope = Envelope(self._absolute_links)
         async with (
             self._identified(owner, query, snapshot).chunks(self.client) as chunks,
-            aclosing(
-                self._pieces(chunks, query, snapshot, Envelope(self._absolute_links))
-            ) as pieces,
+            aclosing(self._pieces(chunks, query, snapshot, envelope)) as pieces,
         ):
             return await self.send(pieces, snapshot, JSONAPI)
 
@@ -216,14 +184,10 @@ class LinkageView(_RelationshipView):
 
     async def _change(self, verb: Verb) -> web.Response:
         load = partial(load_linkage, relationship=self.relationship, verb=verb)
-        _, change, key = await self.read_request(load, required_by_change)
+        _, change, key = await self.parse(await self.receive(), load)
         result = await self.write(Verb.UPDATE, change, key)
-        headers = Preferences().acknowledge(is_replayed=result.is_replayed)
+        headers = NO_PREFERENCES.acknowledge(is_replayed=result.is_replayed)
         return web.Response(status=204, headers=headers)
-
-
-class MembersView(LinkageView):
-    """The linkage of a to-many relationship, whose members can be added and removed."""
 
     async def post(self) -> web.Response:
         """Add members; present ones stay."""

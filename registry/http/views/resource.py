@@ -11,7 +11,7 @@ from registry.compound import CompoundStream, only, resolve
 from registry.csv_format import CsvTable
 from registry.http.request_headers import is_current, read_preferences
 from registry.http.views.document_view import ResourceView
-from registry.jsonapi.authorization import required_by_change, required_by_query
+from registry.jsonapi.authorization import required_by_query
 from registry.jsonapi.changes import NEW, Verb, Write
 from registry.jsonapi.content_negotiation import prefers
 from registry.jsonapi.documents import (
@@ -50,7 +50,8 @@ class DetailView(ResourceView):
     async def patch(self) -> web.StreamResponse:
         """Change the attributes and relationships in the body, all or none."""
         load_change = partial(load, resource=self.resource, verb=Verb.UPDATE)
-        query, change, _ = await self.read_request(load_change, required_by_change, self.scope)
+        query, change, _ = await self.parse(await self.receive(), load_change, self.scope)
+        self.authorize_write(query, change)
         result = await self.write(Verb.UPDATE, change)
         snapshot = self.repository.snapshot(result.time)
         record = await self.written_record(result, query, snapshot)
@@ -59,7 +60,7 @@ class DetailView(ResourceView):
     async def delete(self) -> web.Response:
         """Delete the resource; resources linked to it stay, unlinked."""
         self.negotiate()
-        self.read_query(None)
+        self.parse_query(None)
         await self.write(Verb.REMOVE)
         return web.Response(status=204)
 
@@ -83,9 +84,10 @@ class CollectionView(ResourceView):
         preferences = read_preferences(self.request)
         merges = preferences.merges
         load_change = partial(load, resource=self.resource, verb=Verb.ADD, merges=merges)
-        query, change, key = await self.read_request(
-            load_change, required_by_change, self.scope, preferences=preferences
-        )
+        self.check_merge(preferences)
+        body = await self.receive()
+        query, change, key = await self.parse(body, load_change, self.scope, preferences)
+        self.authorize_write(query, change)
         if is_current(self.request, None):
             raise PreconditionFailed
         if preferences.rolls_back and query.include is not None:
@@ -148,8 +150,6 @@ async def respond_with_listing(
 
         page = await view.encode(encode, len(records) + compound.size)
         return await view.respond(page, snapshot, content=content)
-    if is_current(view.request, None):
-        return web.Response(status=304, headers=await view.position_header(snapshot))
     async with listing.chunks(view.client) as chunks:
         if table:
             encoded = _table_pieces(table, chunks, snapshot, view.graph)

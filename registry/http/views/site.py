@@ -3,9 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from copy import copy
-from dataclasses import replace
 from itertools import accumulate
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
@@ -23,18 +22,15 @@ from registry.access.principal import Action, Principal, sufficient_scopes
 from registry.http.access_control import PRINCIPAL
 from registry.http.addresses import (
     CHANGES_PATH,
-    LIVE_PATH,
-    METRICS_PATH,
     OPERATIONS_PATH,
-    READY_PATH,
     ROOT_PATH,
     UI_PATH,
     query_of,
     without_trailing_slash,
 )
-from registry.http.app_keys import ADDRESSES, GRAPH, REPOSITORY, Limits
-from registry.http.application import new_application
-from registry.jsonapi.authorization import Requirement, readable_with
+from registry.http.app_keys import ADDRESSES, GRAPH, REPOSITORY
+from registry.http.views.base import BaseView
+from registry.jsonapi.authorization import readable_with
 from registry.jsonapi.content_negotiation import HTML, check_accept, prefers
 from registry.jsonapi.documents import encode_meta, path_of
 from registry.jsonapi.query import reject_parameters
@@ -42,14 +38,11 @@ from registry.metrics import FAMILIES, Family, Gauge, Histogram, MetricsSnapshot
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
 from registry.protocol import MEDIA_TYPE
-from registry.settings import Settings
 
 Scrape: TypeAlias = Callable[[], Awaitable[MetricsSnapshot]]
 """Returns the snapshot of all processes of the service."""
 
-_READ_ALL = Requirement(Action.READ, None)
-
-_SCRAPE: web.AppKey[Scrape] = web.AppKey("scrape")
+SCRAPE: web.AppKey[Scrape] = web.AppKey("scrape")
 
 _STOPPING = web.AppKey("stopping", asyncio.Event)
 
@@ -57,18 +50,14 @@ PAGE: web.AppKey[Handler] = web.AppKey("page")
 """Responds with the page for people, which the root shows to browsers."""
 
 
-def mount(app: web.Application, paths: Iterable[str]) -> None:
-    """Serve the root and the health checks, and redirect from `paths` with a slash added."""
+def announce_stop(app: web.Application) -> None:
+    """Let the health check fail as soon as the application stops."""
     app[_STOPPING] = asyncio.Event()
     app.on_shutdown.append(_stop)
-    app.add_routes(
-        [
-            *(web.route(hdrs.METH_ANY, f"{path}/", drop_slash) for path in paths),
-            *read_only(ROOT_PATH, _show_entry_point),
-            *read_only(LIVE_PATH, _show_liveness),
-            *read_only(READY_PATH, _show_readiness),
-        ]
-    )
+
+
+async def _stop(app: web.Application) -> None:
+    app[_STOPPING].set()
 
 
 def read_only(path: str, handler: Handler) -> list[web.RouteDef]:
@@ -81,51 +70,64 @@ async def _allow_reading(_: web.Request) -> web.Response:
     return web.Response(status=204, headers={hdrs.ALLOW: "GET, HEAD, OPTIONS"})
 
 
-async def _show_entry_point(request: web.Request) -> web.StreamResponse:
-    """Respond with the page if `Accept` prefers HTML, else with a document of only `meta`.
+class EntryPointView(BaseView):
+    """The root."""
 
-    It has what the access token allows. Raises NotAcceptable or ApiErrors.
-    """
-    accept = request.headers.getall(hdrs.ACCEPT, ())
-    if prefers(HTML, accept):
-        return await request.app[PAGE](request)
-    check_accept(accept)
-    reject_parameters(query_of(request))
-    app = request.app
-    root = app[ADDRESSES].url(request)
-    base = root.removesuffix(ROOT_PATH)
-    meta = {
-        "collections": {one.type: base + path_of(one) for one in app[GRAPH].values()},
-        "operations": base + OPERATIONS_PATH,
-        "changes": base + CHANGES_PATH,
-        "openapi": f"{base}{UI_PATH}/openapi.json",
-        "swagger_ui": f"{base}{UI_PATH}/",
-        **_access(request.get(PRINCIPAL), app[GRAPH]),
-    }
-    body = encode_meta({"self": root}, meta)
-    return web.Response(body=body, content_type=MEDIA_TYPE)
+    async def get(self) -> web.StreamResponse:
+        """Respond with the page if `Accept` prefers HTML, else with a document of only `meta`.
 
-
-async def _show_liveness(_: web.Request) -> web.Response:
-    """Respond with 200, as the event loop runs. Without a response, a restart may help."""
-    return _health(None)
+        It has what the access token allows. Raises NotAcceptable or ApiErrors.
+        """
+        request, app = self.request, self.request.app
+        accept = request.headers.getall(hdrs.ACCEPT, ())
+        if prefers(HTML, accept):
+            return await app[PAGE](request)
+        check_accept(accept)
+        reject_parameters(query_of(request))
+        root = app[ADDRESSES].url(request)
+        base = root.removesuffix(ROOT_PATH)
+        meta = {
+            "collections": {one.type: base + path_of(one) for one in app[GRAPH].values()},
+            "operations": base + OPERATIONS_PATH,
+            "changes": base + CHANGES_PATH,
+            "openapi": f"{base}{UI_PATH}/openapi.json",
+            "swagger_ui": f"{base}{UI_PATH}/",
+            **_access(request.get(PRINCIPAL), app[GRAPH]),
+        }
+        return web.Response(body=encode_meta({"self": root}, meta), content_type=MEDIA_TYPE)
 
 
-async def _show_readiness(request: web.Request) -> web.Response:
-    """Respond with 200 if the primary of the database does within a second, else with 503."""
-    if request.app[_STOPPING].is_set():
-        return _health("stopping")
-    is_available = await request.app[REPOSITORY].is_available()
-    return _health(None if is_available else "database unavailable")
+class LivenessView(BaseView):
+    """The health check of the process."""
+
+    async def get(self) -> web.StreamResponse:
+        """Respond with 200, as the event loop runs. Without a response, a restart may help."""
+        return _health(None)
 
 
-async def drop_slash(request: web.Request) -> web.Response:
-    """Respond with 308, so that clients repeat the method and body (RFC 9110, 15.4.9)."""
-    return web.Response(status=308, headers={hdrs.LOCATION: without_trailing_slash(request)})
+class ReadinessView(BaseView):
+    """The health check of the service."""
+
+    async def get(self) -> web.StreamResponse:
+        """Respond with 200 if the primary of the database does within a second, else with 503."""
+        app = self.request.app
+        if app[_STOPPING].is_set():
+            return _health("stopping")
+        is_available = await app[REPOSITORY].is_available()
+        return _health(None if is_available else "database unavailable")
 
 
-# A token, but no scope: it does not look up anything.
-drop_slash.required_by = lambda _: ()  # type: ignore[attr-defined] # for access control
+class SlashView(web.View):
+    """A path with a slash at its end that should not be there."""
+
+    METHODS: ClassVar = sorted(hdrs.METH_ALL - {hdrs.METH_CONNECT})
+
+    async def get(self) -> web.StreamResponse:
+        """Respond with 308, so that clients repeat the method and body (RFC 9110, 15.4.9)."""
+        location = without_trailing_slash(self.request)
+        return web.Response(status=308, headers={hdrs.LOCATION: location})
+
+    head = post = put = patch = delete = options = trace = get
 
 
 def _access(principal: Principal | None, graph: Graph) -> dict[str, dict[str, object]]:
@@ -148,41 +150,20 @@ def _health(failure: str | None) -> web.Response:
     return web.json_response({"status": failure or "ok"}, status=status, headers=headers)
 
 
-async def _stop(app: web.Application) -> None:
-    app[_STOPPING].set()
-
-
 async def scrape_process() -> MetricsSnapshot:
     """Return the snapshot of this process, for a service that has no other."""
     return take()
 
 
-def mount_metrics(app: web.Application, scrape: Scrape) -> None:
-    """Serve the metrics on an application."""
-    app[_SCRAPE] = scrape
-    app.add_routes(read_only(METRICS_PATH, _show_metrics))
+class MetricsView(BaseView):
+    """The metrics, in the text formats of Prometheus and OpenMetrics, by `Accept`."""
 
-
-def metrics_app(settings: Settings, scrape: Scrape) -> web.Application:
-    """Return an application that serves nothing else, for a port of its own."""
-    app = new_application(replace(settings, auth="off", cors_origin=()), Limits())
-    mount_metrics(app, scrape)
-    return app
-
-
-async def _show_metrics(request: web.Request) -> web.StreamResponse:
-    """Respond with all metrics, or with those named by the parameters `name[]`.
-
-    They are in the text formats of Prometheus and OpenMetrics, by `Accept`, and count the requests
-    to each type, so they require the scope to read all.
-    """
-    registry = registry_of(await request.app[_SCRAPE]())
-    # A copy of the URL, as for `query_of`.
-    copied = request.clone(rel_url=copy(request.rel_url))
-    return await make_aiohttp_handler(registry, disable_compression=True)(copied)
-
-
-_show_metrics.required_by = lambda _: (_READ_ALL,)  # type: ignore[attr-defined] # for access control
+    async def get(self) -> web.StreamResponse:
+        """Respond with all metrics, or with those named by the parameters `name[]`."""
+        registry = registry_of(await self.request.app[SCRAPE]())
+        # A copy of the URL, as for `query_of`.
+        copied = self.request.clone(rel_url=copy(self.request.rel_url))
+        return await make_aiohttp_handler(registry, disable_compression=True)(copied)
 
 
 def registry_of(snapshot: MetricsSnapshot) -> CollectorRegistry:

@@ -1,6 +1,7 @@
 """Clients of mongod, embedded mongods, and further ones without or with a replica set."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -27,6 +28,27 @@ async def client_of(uri: str) -> AsyncIterator[Client]:
         yield client
     finally:
         client.close()
+
+
+_KILLED = """
+import os, sys
+from pymongo import MongoClient
+
+uri, database, id_ = sys.argv[1:]
+client = MongoClient(uri)
+session = client.start_session()
+session.start_transaction()
+change = {"$set": {"first_name": "Killed"}}
+client[database].persons.update_one({"_id": int(id_)}, change, session=session)
+os._exit(0)
+"""
+
+
+async def leave_transaction(uri: str, database: str, person: int) -> None:
+    """Run a process that ends within a transaction that has written a person."""
+    arguments = ("-c", _KILLED, uri, database, str(person))
+    process = await asyncio.create_subprocess_exec(sys.executable, *arguments)
+    assert await process.wait() == 0
 
 
 @asynccontextmanager

@@ -235,6 +235,17 @@ class ResultTooLarge(ApiError, status=413, code="result_too_large"):
     )
 
 
+@example("computer", 20_000)
+class TooManyRelated(ApiError, status=413, code="too_many_related"):
+    """The change would unlink more resources than one transaction can take."""
+
+    def __init__(self, type_name: str, limit: int) -> None:
+        super().__init__(
+            f"This would unlink more than {limit} resources of the type `{type_name}` at once. "
+            "Nothing was changed; remove some of them from the relationship first."
+        )
+
+
 @example(
     "The body must be sent as `Content-Type: application/vnd.api+json`, without "
     "other parameters such as `; charset=utf-8`, not as `application/json`."

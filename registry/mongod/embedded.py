@@ -41,6 +41,8 @@ from registry.supervision import START_SECONDS, Supervisor, child_process, wait_
 
 _OPTIONS = (
     *("--quiet", "--setParameter", "diagnosticDataCollectionEnabled=false"),
+    # The transactions of a service that was killed; a live one takes ten seconds at most.
+    *("--setParameter", "transactionLifetimeLimitSeconds=15"),
     *("--replSet", "registry"),
     *("--slowms", "5000"),  # under load, ordinary transactions take longer than 100 ms
     *("--bind_ip", MEMBER, "--unixSocketPrefix", ".", "--filePermissions", "0700"),

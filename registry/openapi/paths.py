@@ -160,6 +160,8 @@ def _described(operation: _Operation, route: Route, graph: Graph, settings: Sett
         statuses.add(404)
     if operation.body:
         statuses |= {409, 413} if route.relationship else {404, 409, 413, 422}
+    if method == "delete":
+        statuses.add(413)
     if method == "post":
         shown.append(parameters.IDEMPOTENCY)
         statuses.add(422)

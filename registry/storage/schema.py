@@ -246,6 +246,15 @@ def unique_find(
     return {name: {"$in": values, **_is_compared(attribute)}}, _collation(attribute)
 
 
+def equal_texts(texts: Sequence[str]) -> tuple[list[Stage], dict[str, Any]]:
+    """Return the stages and the options that group texts which differ in case alone as `texts`."""
+    stages: list[Stage] = [
+        {"$documents": [{"text": text} for text in texts]},
+        {"$group": {ID: "$text", "texts": {"$push": "$text"}}},
+    ]
+    return stages, {"collation": _IGNORING_CASE}
+
+
 def _index_name(name: str, attribute: ResourceField) -> str:
     return f"{_PREFIX}{name}{'_ignoring_case' if attribute.kind.ignores_case else ''}"
 

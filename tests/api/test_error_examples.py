@@ -68,6 +68,7 @@ RAISED: dict[type[ApiError], Exception] = {
         for error in (
             *(errors.InvalidRecord, errors.Unavailable, errors.Overloaded, errors.DiskFull),
             *(errors.QueryTimeout, errors.PositionExpired, errors.ResultTooLarge),
+            errors.TooManyRelated,
         )
     },
 }

@@ -231,3 +231,45 @@ async def test_a_backup_is_restored_into_a_database_with_unique_indexes(
         await restore(other, Backup(file))
     assert "(ids 1, 2)" in await start_error(serve, replace(unique, database=other.name))
     await database.client.drop_database(other.name)
+
+
+async def test_values_are_equal_if_the_index_equates_them(
+    serve: Serve, unique: Settings, database: Database, commands: CommandLog
+) -> None:
+    registry = Registry(await serve(settings=unique))
+    letters = [chr(one) for one in range(33, 127) if chr(one) not in '@"(),:;<>[]\\']
+    letters += [
+        "\u00e9",
+        "e\u0301",
+        "\u00c9",
+        "\uff46",
+        "\u00df",
+        "ss",
+        "\u0130",
+        "i\u0307",
+        "\u017f",
+    ]
+    letters += [
+        "\ufb01",
+        "fi",
+        "\u03c3",
+        "\u03c2",
+        "\u03a3",
+        "\u00b2",
+        "\u0661",
+        "\u1c90",
+        "\u10d0",
+    ]
+    emails = [f"a{letter}b@x.org" for letter in letters]
+    commands.take("all")
+    outcomes = await registry.write_group(
+        [registry.create("person", first_name="A", last_name="B", email=one)] for one in emails
+    )
+    assert not commands.take("abortTransaction")
+    stored = {one["email"] async for one in database.persons.find()}
+    options = {"locale": "en", "strength": 2}
+    for email, outcome in zip(emails, outcomes, strict=True):
+        assert isinstance(outcome, list) == (email in stored)
+        assert await database.persons.count_documents({"email": email}, collation=options) == 1
+    assert {"a\uff46b@x.org", "ae\u0301b@x.org", "a\u00c9b@x.org"}.isdisjoint(stored)
+    assert {"a\u00dfb@x.org", "assb@x.org"} <= stored

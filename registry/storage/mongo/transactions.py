@@ -24,9 +24,9 @@ from registry.jsonapi.error_objects import RequestError
 from registry.jsonapi.error_types import Unavailable
 from registry.model.record import Record
 from registry.storage.errors import translated_errors
-from registry.storage.mongo.mongo_client import APP_NAME, Database, SessionPool, observed
-from registry.storage.mongo.read_commands import find_command
-from registry.storage.records import ONE_BATCH
+from registry.storage.mongo.mongo_client import Database, SessionPool, observed
+from registry.storage.mongo.read_commands import aggregate_command, find_command
+from registry.storage.records import ONE_BATCH, Stage
 
 _log = logging.getLogger("registry")
 
@@ -84,12 +84,19 @@ class Transaction:
     ) -> list[Record]:
         """Return the records of a query. options: of the command, such as `limit`."""
         reply = await self._run(find_command(collection, query, projection or {}, **options))
+        if not reply["cursor"]["id"]:
+            records: list[Record] = reply["cursor"]["firstBatch"]
+            return records
+        # Too many for one reply. A cursor of the driver keeps the time limit of the transaction.
+        cursor = self._database[collection].find(
+            query, projection or None, batch_size=ONE_BATCH, session=self._session, **options
+        )
+        return await cursor.to_list(None)
+
+    async def aggregate(self, stages: list[Stage], **options: Any) -> list[Record]:
+        """Return what a pipeline on the database finds, of one reply at most."""
+        reply = await self._run(aggregate_command(1, stages, **options))
         records: list[Record] = reply["cursor"]["firstBatch"]
-        while id_ := reply["cursor"]["id"]:
-            more = {"getMore": id_, "collection": collection, "batchSize": ONE_BATCH}
-            with pymongo.timeout(None):  # MongoDB refuses a time limit here
-                reply = await self._run(more)
-            records += reply["cursor"]["nextBatch"]
         return records
 
     async def insert(self, collection: str, documents: Sequence[Record]) -> None:
@@ -126,64 +133,31 @@ class Transaction:
         return await self._database.command(command, codec_options=options, session=self._session)
 
 
-_SUSPECT_SECONDS = 1.0
-"""How long a write conflicts before orphaned transactions are searched for, and how long one has
-been idle when it is ended. A process that is alive runs its transaction again."""
+_SUSPECT_SECONDS = 0.2
+"""How long a write conflicts before transactions of clients that are gone are searched for."""
 
-_SEARCH_SECONDS = 5.0
-"""The time limit of a search, with its pause."""
+_SEARCH_SECONDS = 1.0
+"""The time limit of a search."""
 
 
-class OrphanedTransactions:
-    """Ends idle transactions of all registry services that use this MongoDB as the same user.
+async def end_transactions_of_lost_clients(database: Database) -> None:
+    """End the transactions of this user whose connection no longer exists, as of a killed process.
 
-    Otherwise, MongoDB keeps the records that they have written locked for a minute. A replica set
-    requires no privilege for one's own sessions; a mongos requires `inprog`.
+    MongoDB would keep what they have written locked for `transactionLifetimeLimitSeconds`. It
+    requires no privilege; a mongos requires `inprog`. Raises PyMongoError.
     """
-
-    def __init__(self, database: Database) -> None:
-        self._admin = database.client.admin
-        self._search: asyncio.Task[None] | None = None
-
-    def clean_up_if_stuck(self, since: float) -> None:
-        """Search for them in the background if a write conflicts for a while.
-
-        since: when its first attempt began, in seconds of `time.monotonic`.
-        """
-        is_searching = self._search is not None and not self._search.done()
-        if not is_searching and time.monotonic() - since > _SUSPECT_SECONDS:
-            self._search = asyncio.create_task(self._end_orphaned())
-
-    async def close(self) -> None:
-        """End a search that is under way."""
-        if self._search is not None:
-            self._search.cancel()
-            await asyncio.wait([self._search])
-
-    async def _end_orphaned(self) -> None:
-        with suppress(Unavailable), translated_errors(), pymongo.timeout(_SEARCH_SECONDS):
-            before = await self._open_transactions()
-            await asyncio.sleep(_SUSPECT_SECONDS)
-            if orphaned := before & await self._open_transactions():
-                sessions = [{"id": session} for session, _, _ in orphaned]
-                await self._admin.command("killSessions", sessions)
-
-    async def _open_transactions(self) -> set[tuple[Any, int, int]]:
-        """Return the transactions that are open and execute no command.
-
-        Each with the id of the session, its number, and how long it was active (us).
-        """
-        idle = {"type": "idleSession", "appName": APP_NAME, "transaction": {"$exists": True}}
-        stages: list[dict[str, Any]] = [
-            {"$currentOp": {"allUsers": False, "idleSessions": True}},
-            {"$match": idle},
-        ]
-        found = await self._admin.aggregate(stages).to_list(None)
-        ids = (each["lsid"]["id"] for each in found)
-        transactions = [each["transaction"] for each in found]
-        numbers = (one["parameters"]["txnNumber"] for one in transactions)
-        active = (one["timeActiveMicros"] for one in transactions)
-        return set(zip(ids, numbers, active, strict=True))
+    current = {"allUsers": False, "idleSessions": True, "idleConnections": True}
+    found = await database.client.admin.aggregate([{"$currentOp": current}]).to_list(None)
+    connected = {one.get("connectionId") for one in found if one["type"] == "op"}
+    lost = [
+        {"id": one["lsid"]["id"]}
+        for one in found
+        if one["type"] == "idleSession"
+        and "transaction" in one
+        and one.get("connectionId") not in connected
+    ]
+    if lost:
+        await database.client.admin.command("killSessions", lost)
 
 
 Callback: TypeAlias = Callable[[Transaction], Awaitable[_Result]]
@@ -198,13 +172,14 @@ class Transactions:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._orphans = OrphanedTransactions(database)
+        self._search: asyncio.Task[None] | None = None  # for transactions of lost clients
         self._sessions = SessionPool(database)
         self._slots = asyncio.Semaphore(RETRIED_WRITES)
 
     async def close(self) -> None:
         """End the sessions, after the last transaction."""
-        await self._orphans.close()
+        if self._search is not None:
+            await asyncio.wait([self._search])
         await self._sessions.close()
 
     async def run(self, callback: Callback[_Result], *, commits: bool = True) -> Committed[_Result]:
@@ -225,16 +200,22 @@ class Transactions:
                     reason = conflict.__cause__ or conflict
                     _log.error("A transaction conflicts for %g s: %s", _RETRY_SECONDS, reason)
                     raise Unavailable from conflict
-            self._orphans.clean_up_if_stuck(began)
+            self.clean_up_if_stuck(began)
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
     def clean_up_if_stuck(self, since: float) -> None:
-        """Search for transactions of ended processes if a write conflicts for a while.
+        """End transactions of lost clients in the background if a write conflicts for a while.
 
         since: when it began to, in seconds of `time.monotonic`.
         """
-        self._orphans.clean_up_if_stuck(since)
+        is_searching = self._search is not None and not self._search.done()
+        if not is_searching and time.monotonic() - since > _SUSPECT_SECONDS:
+            self._search = asyncio.create_task(self._clean_up())
+
+    async def _clean_up(self) -> None:
+        with suppress(Unavailable), translated_errors(), pymongo.timeout(_SEARCH_SECONDS):
+            await end_transactions_of_lost_clients(self._database)
 
     async def attempt_shared(self, callback: Callback[_Result]) -> Committed[_Result]:
         """Run a callback for several requests once, as `attempt` does.

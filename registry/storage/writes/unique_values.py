@@ -11,24 +11,12 @@ from marshmallow import ValidationError
 from registry.jsonapi.changes import Write
 from registry.jsonapi.documents import path_of
 from registry.jsonapi.error_types import InvalidField, ValueTaken, invalid_attributes
-from registry.model.record import Record
+from registry.model.record import ID, Record
 from registry.model.resource_field import ResourceField
 from registry.model.resource_type import ResourceType
 from registry.storage.mongo.transactions import Transaction
-from registry.storage.schema import unique_find
+from registry.storage.schema import equal_texts, unique_find
 from registry.storage.writes.identity_map import IdentityMap
-
-
-def unique_key(attribute: ResourceField, value: Any) -> Hashable:
-    """Return a key that is equal for values that the attribute's index does not tell apart.
-
-    The index alone can also equate letters that differ in more than case.
-    """
-    if attribute.stored_type is decimal.Decimal:  # else of the driver's class
-        return decimal.Decimal(str(value))
-    # By `casefold`, `ß` would equal `ss`, which the index tells apart.
-    key: Hashable = value.lower() if attribute.kind.ignores_case else value
-    return key
 
 
 def completed(write: Write) -> tuple[Write, Sequence[InvalidField]]:
@@ -51,31 +39,58 @@ class UniqueValues:
         self._transaction = transaction
         self._records = records
         self._ids: dict[tuple[str, str, Hashable], list[int]] = defaultdict(list)
+        self._equal: dict[str, str] = {}
 
     async def load(self, writes: Iterable[Write]) -> Mapping[str, Set[int]]:
         """Find the records with the values that writes set; return the ids to load, by type."""
-        values: dict[tuple[ResourceType, str], dict[Hashable, Any]] = defaultdict(dict)
+        values: dict[tuple[ResourceType, str], dict[Any, None]] = defaultdict(dict)
         for write in writes:
             for name, value in write.unique_values.items():
-                key = unique_key(write.resource.attributes[name], value)
-                values[write.resource, name][key] = value
+                values[write.resource, name][value] = None
         ids: dict[str, set[int]] = defaultdict(set)
         for (resource, name), sought in values.items():
-            query, options = unique_find(name, resource.attributes[name], list(sought.values()))
-            projection = {"_id": True, name: True}
-            for record in await self._transaction.find(
-                resource.collection, query, projection, **options
-            ):
+            attribute = resource.attributes[name]
+            query, options = unique_find(name, attribute, list(sought))
+            found = await self._transaction.find(
+                resource.collection, query, {ID: True, name: True}, **options
+            )
+            if attribute.kind.ignores_case:
+                await self._compare({*sought, *(record[name] for record in found)})
+            for record in found:
                 self.update(resource, record)
-                ids[resource.type].add(record["_id"])
+                ids[resource.type].add(record[ID])
         return ids
+
+    async def _compare(self, texts: Set[str]) -> None:
+        """Learn which texts the collation equates, if some have other letters than ASCII.
+
+        It also equates decomposed, full-width and other forms of letters, unlike `lower`; but not
+        `ß` and `ss`, unlike `casefold`.
+        """
+        if all(text.isascii() for text in texts):
+            return
+        stages, options = equal_texts(sorted(texts))
+        for group in await self._transaction.aggregate(stages, **options):
+            first = min(group["texts"])
+            self._equal.update(
+                dict.fromkeys(group["texts"], first.lower() if first.isascii() else first)
+            )
+
+    def _key(self, attribute: ResourceField, value: Any) -> Hashable:
+        """Return a key that is equal for values that the attribute's index does not tell apart."""
+        if attribute.stored_type is decimal.Decimal:  # else of the driver's class
+            return decimal.Decimal(str(value))
+        if attribute.kind.ignores_case:
+            return self._equal.get(value) or str(value).lower()
+        key: Hashable = value
+        return key
 
     def update(self, resource: ResourceType, record: Record) -> None:
         """Add the values of a record, as it is stored or a write has left it."""
         for name, attribute in resource.unique_attributes.items():
             if record.get(name) is not None:
-                key = unique_key(attribute, record[name])
-                self._ids[resource.type, name, key].append(record["_id"])
+                key = self._key(attribute, record[name])
+                self._ids[resource.type, name, key].append(record[ID])
 
     def matching_id(self, write: Write) -> int | None:
         """Return the id of the record that has one of the values of a write, None without one."""
@@ -98,9 +113,9 @@ class UniqueValues:
 
     def _holder(self, resource: ResourceType, name: str, value: Any) -> int | None:
         attribute = resource.attributes[name]
-        key = unique_key(attribute, value)
+        key = self._key(attribute, value)
         for id_ in self._ids.get((resource.type, name, key), ()):
             current = (self._records.get((resource.type, id_)) or {}).get(name)
-            if current is not None and unique_key(attribute, current) == key:
+            if current is not None and self._key(attribute, current) == key:
                 return id_
         return None

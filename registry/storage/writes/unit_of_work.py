@@ -14,6 +14,7 @@ from registry.jsonapi.error_types import (
     NotFound,
     PreconditionFailed,
     ResultTooLarge,
+    TooManyRelated,
     invalid_attributes,
 )
 from registry.model.graph import Graph
@@ -50,6 +51,10 @@ from registry.storage.writes.write_requests import (
 _MAX_MEMBERS = 5_000
 """Members of relationships that a group loads. A request that unlinks more runs alone, as it would
 delay the others."""
+
+_MAX_MEMBERS_ALONE = 20_000
+"""Members of relationships that a request alone may unlink, about what it takes some seconds for.
+A request document can name 16,000."""
 
 
 class UnitOfWork:
@@ -137,7 +142,7 @@ class UnitOfWork:
         optional_ids = optional_ids - values["_id"]
         values["_id"] |= optional_ids
         is_alone = all(request.is_alone for request in requests)
-        limit = 0 if is_alone else len(values["_id"]) + _MAX_MEMBERS
+        limit = len(values["_id"]) + (_MAX_MEMBERS_ALONE if is_alone else _MAX_MEMBERS)
         conditions = [{name: id_condition(list(ids))} for name, ids in values.items() if ids]
         if not conditions:
             return []
@@ -145,8 +150,12 @@ class UnitOfWork:
         records = await self._transaction.find(
             resource.collection, query, projection(fields), limit=limit
         )
-        if limit and len(records) == limit:
-            raise TransactionConflict
+        if len(records) == limit:
+            raise (
+                TooManyRelated(resource.type, _MAX_MEMBERS_ALONE)
+                if is_alone
+                else TransactionConflict
+            )
         if optional_ids:
             records = [
                 one

@@ -1,7 +1,13 @@
-"""The followers of the change feed: those of one process share a change stream and its events.
+"""The followers of the change feed: those of one process share one change stream.
 
-Events are encoded once for all followers that get the same ones. A library such as aiohttp-sse
-encodes them for each follower: 1,000 of these would occupy the event loop.
+- While somebody follows, a batch of commits is read every 0.1 s, encoded once for all followers
+  that see the same, and sent by the task of each.
+- The last batches are kept: followers that connect again, or are slower than others, continue in
+  them. One that has fallen behind is ended, and may connect again.
+- A follower from an older position reads a change stream of its own until it has reached these.
+- A follower is ended with an event that says why, unless that would take time.
+
+A library such as aiohttp-sse encodes events for each follower: 1,000 would occupy the event loop.
 """
 
 import asyncio
@@ -9,28 +15,32 @@ import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
 from time import monotonic
-from typing import cast
+from typing import NamedTuple, TypeVar, cast
 
 from aiohttp import web
 
 from registry.access.principal import InvalidToken, KeysUnavailable
+from registry.http.request_ids import request_id
 from registry.http.sending import write_parts
 from registry.jsonapi.changes import (
     BEGINNING,
     COMMENT,
     Audience,
-    encode_commit,
+    Event,
+    encode_changes,
+    encode_end,
     encode_position,
+    join_events,
 )
+from registry.jsonapi.documents import encode_errors
 from registry.jsonapi.error_objects import RequestError
-from registry.jsonapi.error_types import PositionExpired, ServiceStopping
+from registry.jsonapi.error_types import InternalError, ServiceStopping, TokenRejected, Unavailable
 from registry.offloading import offload
-from registry.storage import ChangeFeed, ClusterTime, Commit, Repository
+from registry.storage import ChangeFeed, Commit, FeedPosition, Repository
 
 _PAUSE_SECONDS = 0.1
-"""The pause after a batch, while the next changes collect."""
+"""The pause between two reads, while the next changes collect."""
 
 _RETRY_SECONDS = 0.5
 """How long to wait for a database that is unavailable."""
@@ -43,7 +53,10 @@ _COMMENT_SECONDS, _POSITION_SECONDS = 15.0, 60.0
 where the client continues when it reconnects."""
 
 _MAX_CHANGES = 10_000
-"""Changes in memory, for followers that reconnect or are slow."""
+"""Changes that are kept, for followers that reconnect or are slow."""
+
+_MAX_FORMS = 8
+"""Forms of a batch that are kept: further kinds of followers get theirs encoded again."""
 
 _MAX_PART = 2**16
 """Bytes of events that are written before waiting for the client. aiohttp copies them for each
@@ -52,67 +65,121 @@ follower, so a whole batch would take a megabyte for each slow one."""
 _MAX_FOLLOWERS_PER_ITERATION = 50
 """Followers that send their events before the event loop serves others: about 1 ms."""
 
+_Form = TypeVar("_Form")
+_View = TypeVar("_View")
+
 _log = logging.getLogger("registry")
 
 
-@dataclass(eq=False, slots=True)
 class _Follower:
     """A client that follows the feed.
 
-    after: it knows the changes up to this time. token: None if it needs none. sent_at, event_at:
-    when something, and an event, was sent last. is_waiting: whether it has all changes. next: the
-    number of the next batch; -1 while it gets earlier changes.
+    position: it has the commits up to there. token: None if it needs none. sent_at, event_at: when
+    something, and an event, was sent last. reason: why it is ended, if the client needs to know.
     """
 
-    response: web.StreamResponse
-    transport: asyncio.WriteTransport
-    audience: Audience
-    after: ClusterTime
-    token: str | None
-    next: int = -1
-    sent_at: float = field(default_factory=monotonic)
-    event_at: float = field(default_factory=monotonic)
-    is_waiting: bool = False
-    is_ended: bool = False
-    wake_event: asyncio.Event = field(default_factory=asyncio.Event)
+    __slots__ = (
+        *("audience", "event_at", "is_ended", "position", "reason", "response", "sent_at"),
+        *("token", "transport", "wake_event"),
+    )
+
+    def __init__(
+        self,
+        request: web.Request,
+        response: web.StreamResponse,
+        audience: Audience,
+        position: FeedPosition,
+        token: str | None,
+    ) -> None:
+        # A cast, as the transports of uvloop are not instances of those of asyncio.
+        self.transport = cast(asyncio.WriteTransport, request.transport)
+        self.response, self.audience = response, audience
+        self.position, self.token = position, token
+        self.sent_at = self.event_at = monotonic()
+        self.is_ended = False
+        self.reason: RequestError | None = None
+        self.wake_event = asyncio.Event()
 
     @property
     def is_quiet(self) -> bool:
         """Whether a comment or the position is to be sent."""
         return monotonic() - self.sent_at >= _COMMENT_SECONDS
 
-    async def wait(self) -> None:
-        """Wait until there may be something to do."""
-        self.is_waiting = True
-        await self.wake_event.wait()
-        self.wake_event.clear()
-        self.is_waiting = False
+    async def send(self, events: bytes, *, is_comment: bool = False) -> None:
+        """Send events, or a comment, as fast as the client reads them."""
+        await write_parts(self.response.write, events, _MAX_PART)
+        self.sent_at = monotonic()
+        if not is_comment:
+            self.event_at = self.sent_at
 
-    def end(self) -> None:
-        """End its response; reset its connection if that would take time."""
-        self.is_ended = True
+    def end(self, reason: RequestError | None = None) -> None:
+        """End its response; reset its connection if the client has not read what was sent."""
+        self.is_ended, self.reason = True, reason
         self.wake_event.set()
-        if not self.is_waiting or self.transport.get_write_buffer_size():
+        if self.transport.get_write_buffer_size():
             self.transport.abort()
 
 
-@dataclass(eq=False, slots=True)
 class _Batch:
-    """Commits that are sent together. encoded: their events, for each audience."""
+    """Commits that are sent together, with the last forms in which they were sent."""
 
-    commits: Sequence[Commit]
-    encoded: dict[Audience, bytes] = field(default_factory=dict)
+    __slots__ = ("_encoded", "_joined", "commits")
+
+    def __init__(self, commits: Sequence[Commit]) -> None:
+        self.commits = commits
+        self._encoded: dict[frozenset[str], list[list[Event]]] = {}  # by the types to read
+        self._joined: dict[Audience, bytes] = {}
 
     @property
     def size(self) -> int:
         """The number of changes."""
         return sum(len(commit.changes) for commit in self.commits)
 
-    def after(self, time: ClusterTime) -> "_Batch":
-        """Return the commits after a time: this batch, unless it has earlier ones."""
-        if not self.commits or self.commits[0].time > time:
+    def after(self, position: FeedPosition) -> "_Batch":
+        """Return the commits after a position: this batch, unless it has earlier ones."""
+        if not self.commits or self.commits[0].is_after(position):
             return self
-        return _Batch([one for one in self.commits if one.time > time])
+        return _Batch([commit for commit in self.commits if commit.is_after(position)])
+
+    async def encode(self, readable: frozenset[str]) -> list[list[Event]]:
+        """Return the events of each commit for clients that may read these types."""
+
+        def encode() -> list[list[Event]]:
+            return [encode_changes(commit.changes, readable) for commit in self.commits]
+
+        if readable not in self._encoded:
+            _keep(self._encoded, readable, await offload(encode, size=self.size))
+        return self._encoded[readable]
+
+    async def events_for(self, audience: Audience, text: Callable[[FeedPosition], str]) -> bytes:
+        """Return what an audience sees of the batch. text: encodes the positions."""
+        if audience not in self._joined:
+            events = await self.encode(audience.readable)
+            parts = (
+                join_events(of_commit, audience.types, text(commit.token))
+                for commit, of_commit in zip(self.commits, events, strict=True)
+            )
+            _keep(self._joined, audience, b"".join(parts))
+        return self._joined[audience]
+
+
+def _keep(forms: dict[_View, _Form], view: _View, form: _Form) -> None:
+    """Add a form, in place of the oldest one if there are many."""
+    if len(forms) >= _MAX_FORMS:
+        del forms[next(iter(forms))]
+    forms[view] = form
+
+
+class Subscription(NamedTuple):
+    """Where a follower begins. is_new: whether that is the present, which it does not know yet.
+
+    backlog: open, for changes older than those that are kept, if there are any. slot: of it.
+    """
+
+    position: FeedPosition
+    is_new: bool
+    backlog: ChangeFeed | None
+    slot: AsyncExitStack
 
 
 class Followers:
@@ -129,40 +196,37 @@ class Followers:
         self._starting = asyncio.Lock()
         self._running: asyncio.Task[None] | None = None
         self._is_stopping = False
-        self._batches = deque[_Batch]()  # all changes after `_start` and up to `_time`
+        self._batches = deque[_Batch]()  # all changes after `_start`
         self._size = 0  # the number of changes in them
         self._end = 0  # the number of the next batch
-        self._opened_at: ClusterTime
-        self._start: ClusterTime
-        self._time: ClusterTime
+        self._start: Commit
+        self._position: FeedPosition  # what follows has not been read
 
     @asynccontextmanager
     async def subscription(
-        self, after: ClusterTime | None, client: str
-    ) -> AsyncIterator[AsyncExitStack | None]:
+        self, after: FeedPosition | None, client: str
+    ) -> AsyncIterator[Subscription]:
         """Keep the change stream open for a follower, which `follow` may serve.
 
-        after: None for the present. client: its network. Yields the slot of a follower that has to
-        catch up, for `follow` to release. Raises PositionExpired, InvalidPosition, Overloaded,
-        Unavailable or ServiceStopping.
+        after: None for the present. client: its network. Raises PositionExpired, InvalidPosition,
+        Overloaded, Unavailable, ServiceStopping, or InternalError if MongoDB refuses change
+        streams.
         """
         self._count += 1
         try:
             async with self._starting:
-                if self._is_stopping:
-                    raise ServiceStopping
                 if self._feed is None:
                     await self._start_feed()
-            if after is not None and after > self._time:
-                await self._repository.require_not_future(after)
-            if after is None or after >= self._start:
-                yield None
-                return
+            position = await self._repository.checked_position(after)
             async with AsyncExitStack() as slot:
-                catch_ups = self._repository.bulkheads.catch_ups
-                await slot.enter_async_context(catch_ups.slot(client))
-                await self._repository.require_retained(after)
-                yield slot
+                backlog = None
+                if self._start.is_after(position):
+                    catch_ups = self._repository.bulkheads.catch_ups
+                    await slot.enter_async_context(catch_ups.slot(client))
+                    backlog = self._repository.changes(position)
+                    slot.push_async_callback(backlog.close)
+                    await backlog.open()
+                yield Subscription(position, after is None, backlog, slot)
         finally:
             self._count -= 1
 
@@ -171,31 +235,29 @@ class Followers:
         request: web.Request,
         response: web.StreamResponse,
         audience: Audience,
-        after: ClusterTime | None,
-        slot: AsyncExitStack | None,
+        subscription: Subscription,
         token: str | None,
     ) -> None:
         """Send events until the client disconnects, loses access or reads too slowly.
 
-        response: prepared, to be ended by the caller. after, slot: of its `subscription`.
+        response: prepared, to be ended by the caller.
         """
         if request.transport is None or self._feed is None or self._is_stopping:
             return  # the client has disconnected, or may connect again
+        follower = _Follower(request, response, audience, subscription.position, token)
         beginning = BEGINNING
-        if after is None:
-            after = max(self._time, self._opened_at)
-            beginning += self._position_event(after)
-        # A cast, as the transports of uvloop are not instances of those of asyncio.
-        transport = cast(asyncio.WriteTransport, request.transport)
-        follower = _Follower(response, transport, audience, after, token)
+        if subscription.is_new:
+            beginning += self._position_event(follower.position)
         self._followers.add(follower)
         try:
-            await self._send(follower, beginning)
-            # Again if earlier changes were dropped while it ended.
-            while slot and follower.after < self._start and not follower.is_ended:
-                await self._catch_up(follower)
-            if follower.after >= self._start:  # else it has fallen behind since it subscribed
-                await self._send_batches(follower, slot)
+            await follower.send(beginning)
+            if subscription.backlog is not None:
+                await self._catch_up(follower, subscription.backlog)
+                await subscription.slot.aclose()
+            await self._send_kept(follower)
+            if follower.reason is not None:
+                document = encode_errors(follower.reason.errors, request_id(request))
+                await follower.send(encode_end(document))
         finally:
             self._followers.discard(follower)
 
@@ -206,128 +268,109 @@ class Followers:
         async with self._starting:  # so that it does not start after this
             await self._ended()
 
-    async def _start_feed(self) -> None:
-        await self._ended()
-        self._opened_at = await self._repository.now()
-        feed = await self._repository.recent_changes(self._opened_at)
-        if self._is_stopping:
-            raise ServiceStopping
-        self._feed = feed
-        self._start = self._time = feed.time
-        self._batches.clear()
-        self._size = 0
-        self._running = asyncio.create_task(self._run(feed))
-
     async def _ended(self) -> None:
         """Wait until the last change stream is closed."""
-        if self._running:
+        if self._running is not None:
             await asyncio.wait([self._running])
+
+    async def _start_feed(self) -> None:
+        await self._ended()
+        feed = await self._repository.recent_changes()
+        if self._is_stopping:
+            await feed.close()
+            raise ServiceStopping
+        self._batches.clear()
+        self._size = 0
+        self._feed, self._start, self._position = feed, feed.start, feed.position
+        self._running = asyncio.create_task(self._run(feed))
 
     async def _run(self, feed: ChangeFeed) -> None:
         """Read changes while there are followers."""
         maintaining = asyncio.create_task(self._maintain_connections())
+        reason: RequestError | None = None
         try:
             while self._count and not self._is_stopping:
                 try:
                     await self._read_next(feed)
-                except PositionExpired:
-                    break
-                except RequestError:
+                except Unavailable:
                     await asyncio.sleep(_RETRY_SECONDS)
+        except RequestError as error:
+            reason = error
         except Exception:  # noqa: BLE001 - a defect: followers connect again
             _log.exception("The change feed has failed")
+            reason = InternalError()
         finally:
             self._feed = None
-            self._end_all()  # if it has failed
+            self._end_all(reason)  # if it has failed
             maintaining.cancel()
             await feed.close()
 
     async def _read_next(self, feed: ChangeFeed) -> None:
         """Read the next changes, and let the followers that wait for them send them."""
         commits = await feed.read()
-        self._time = feed.time
-        if not commits:
-            return
-        batch = _Batch(commits)
-        self._batches.append(batch)
-        self._size += batch.size
-        self._end += 1
-        while self._size > _MAX_CHANGES and len(self._batches) > 1:
-            dropped = self._batches.popleft()
-            self._size -= dropped.size
-            self._start = dropped.commits[-1].time
-        for follower in list(self._followers):
-            if 0 <= follower.next < self._end - len(self._batches):
-                follower.end()  # it reads too slowly, and may connect again
-        for audience in {one.audience for one in self._followers}:
-            await self._encoded(batch, audience)
-        await _wake(self._followers)
-        await asyncio.sleep(_PAUSE_SECONDS)
+        if commits:
+            batch = _Batch(commits)
+            for readable in {follower.audience.readable for follower in self._followers}:
+                await batch.encode(readable)
+            self._batches.append(batch)
+            self._size += batch.size
+            self._end += 1
+            while self._size > _MAX_CHANGES and len(self._batches) > 1:
+                dropped = self._batches.popleft()
+                self._size -= dropped.size
+                self._start = dropped.commits[-1]
+        self._position = feed.position
+        if commits:
+            await _wake(self._followers)
+        if not feed.has_more:
+            await asyncio.sleep(_PAUSE_SECONDS)
 
-    async def _send_batches(self, follower: _Follower, slot: AsyncExitStack | None) -> None:
-        """Send the shared changes."""
-        behind = sum(one.commits[-1].time > follower.after for one in self._batches)
-        follower.next = self._end - behind
-        if slot:
-            await slot.aclose()
-        while not follower.is_ended:
-            if follower.next < self._end:
-                batch = self._batches[follower.next - self._end]
-                follower.next += 1
-                events = await self._encoded(batch.after(follower.after), follower.audience)
-                follower.after = max(follower.after, batch.commits[-1].time)
+    async def _send_kept(self, follower: _Follower) -> None:
+        """Send what is kept and what comes, until the follower is ended or falls behind."""
+        behind = sum(batch.commits[-1].is_after(follower.position) for batch in self._batches)
+        number = self._end - behind
+        while not follower.is_ended and not self._start.is_after(follower.position):
+            if number < self._end:
+                batch = self._batches[number - self._end].after(follower.position)
+                number += 1
+                if batch.commits:
+                    follower.position = batch.commits[-1].token
+                    await self._send(follower, batch)
             elif follower.is_quiet:
-                events = b""
-                follower.after = max(follower.after, self._time)
+                follower.position = self._position
+                if monotonic() - follower.event_at < _POSITION_SECONDS:
+                    await follower.send(COMMENT, is_comment=True)
+                else:
+                    await follower.send(self._position_event(follower.position))
             else:
-                await follower.wait()
-                continue
-            await self._send(follower, events)
+                await follower.wake_event.wait()
+                follower.wake_event.clear()
 
-    async def _catch_up(self, follower: _Follower) -> None:
-        """Send changes older than the shared ones."""
-        feed = self._repository.changes(follower.after)
-        try:
-            while follower.after < self._start and not follower.is_ended:
-                batch = _Batch(await feed.read()).after(follower.after)
-                events = await self._encoded(batch, follower.audience)
-                follower.after = feed.time
-                await self._send(follower, events)
-        finally:
-            await feed.close()
+    async def _catch_up(self, follower: _Follower, feed: ChangeFeed) -> None:
+        """Send changes older than those that are kept."""
+        while not follower.is_ended and self._start.is_after(follower.position):
+            try:
+                batch = _Batch(await feed.read())
+            except Unavailable:
+                await asyncio.sleep(_RETRY_SECONDS)
+            except RequestError as error:
+                follower.end(error)
+            else:
+                follower.position = feed.position
+                await self._send(follower, batch)
 
-    async def _send(self, follower: _Follower, events: bytes) -> None:
-        """Send events; if there have been none for some time, the position or a comment."""
-        now = monotonic()
-        if not events and follower.is_quiet:
-            is_due = now - follower.event_at >= _POSITION_SECONDS
-            events = self._position_event(follower.after) if is_due else COMMENT
-        if events:
-            await write_parts(follower.response.write, events, _MAX_PART)
-            follower.sent_at = now
-            if events is not COMMENT:
-                follower.event_at = now
-
-    async def _encoded(self, batch: _Batch, audience: Audience) -> bytes:
-        """Return the events of a batch; empty if the audience must not see anything of it."""
-        position_of = self._repository.positions.encode
-
-        def encode() -> bytes:
-            return b"".join(
-                encode_commit(one.changes, position_of(one.time), audience) for one in batch.commits
-            )
-
-        if audience not in batch.encoded:
-            batch.encoded[audience] = await offload(encode, size=batch.size)
-        return batch.encoded[audience]
+    async def _send(self, follower: _Follower, batch: _Batch) -> None:
+        encode = self._repository.positions.encode
+        if events := await batch.events_for(follower.audience, encode):
+            await follower.send(events)
 
     async def _maintain_connections(self) -> None:
         """Keep connections open, and end those whose access tokens are no longer valid."""
         while True:
             await asyncio.sleep(_TICK_SECONDS)
             try:
-                await _wake(one for one in self._followers if one.is_quiet)
-                tokens = {one.token for one in self._followers if one.token is not None}
+                await _wake(follower for follower in self._followers if follower.is_quiet)
+                tokens = {follower.token for follower in self._followers if follower.token}
                 await asyncio.gather(*map(self._end_if_rejected, tokens))
             except Exception:  # noqa: BLE001 - a defect: tokens are still to be checked
                 _log.exception("Connections of the change feed are not maintained")
@@ -335,19 +378,19 @@ class Followers:
     async def _end_if_rejected(self, token: str) -> None:
         try:
             await self._check_token(token)
-        except InvalidToken:
+        except InvalidToken as error:
             for follower in list(self._followers):
                 if follower.token == token:
-                    follower.end()
+                    follower.end(TokenRejected(error.reason))
         except (RequestError, KeysUnavailable):
             pass  # it is checked again
 
-    def _end_all(self) -> None:
+    def _end_all(self, reason: RequestError | None = None) -> None:
         for follower in list(self._followers):
-            follower.end()
+            follower.end(reason)
 
-    def _position_event(self, time: ClusterTime) -> bytes:
-        return encode_position(self._repository.positions.encode(time))
+    def _position_event(self, position: FeedPosition) -> bytes:
+        return encode_position(self._repository.positions.encode(position))
 
 
 async def _wake(followers: Iterable[_Follower]) -> None:

@@ -194,6 +194,10 @@ class ChangedRecord:
     author: str | None = None
 
 
+Event: TypeAlias = tuple[str, bytes]
+"""The type of a resource, and the server-sent event that tells of a change to it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Audience:
     """The types whose changes a group of followers gets, and the types it may see links to."""
@@ -239,13 +243,26 @@ def readable_types(principal: Principal | None, graph: Graph) -> frozenset[str]:
     )
 
 
-def encode_commit(changes: Sequence[ChangedRecord], position: str, audience: Audience) -> bytes:
-    """Return the events of one transaction; `position` is the one after them."""
-    visible = (_operation(change, audience) for change in _additions_first(changes))
-    events = [b"data: " + orjson.dumps(one) + b"\n\n" for one in visible if one]
-    if events:
-        events[-1] = b"id: " + position.encode() + b"\n" + events[-1]
-    return b"".join(events)
+def encode_changes(changes: Sequence[ChangedRecord], readable: frozenset[str]) -> list[Event]:
+    """Return the events of one transaction, without a position, for who may read these types."""
+    return [
+        (change.resource.type, b"data: " + orjson.dumps(operation) + b"\n\n")
+        for change in _additions_first(changes)
+        if (operation := _operation(change, readable))
+    ]
+
+
+def join_events(events: Iterable[Event], types: frozenset[str], position: str) -> bytes:
+    """Return the events of these types; the last of them has the position after the transaction."""
+    selected = [event for type_name, event in events if type_name in types]
+    if selected:
+        selected[-1] = b"id: " + position.encode() + b"\n" + selected[-1]
+    return b"".join(selected)
+
+
+def encode_end(document: bytes) -> bytes:
+    """Return the event that says why a feed ends. document: of the errors, on one line."""
+    return b"event: end\ndata: " + document + b"\n\n"
 
 
 def encode_position(position: str) -> bytes:
@@ -254,10 +271,10 @@ def encode_position(position: str) -> bytes:
     return b"event: position\nid: " + position.encode() + b"\ndata: " + data + b"\n\n"
 
 
-def _operation(change: ChangedRecord, audience: Audience) -> Mapping[str, Any] | None:
-    """Return the operation that repeats a change; None if the audience sees nothing of it."""
+def _operation(change: ChangedRecord, readable: frozenset[str]) -> Mapping[str, Any] | None:
+    """Return the operation that repeats a change; None if nothing of it may be seen."""
     resource, fields = change.resource, change.fields
-    if resource.type not in audience.types:
+    if resource.type not in readable:
         return None
     identifier = {"type": resource.type, "id": str(change.id)}
     if change.verb is Verb.REMOVE:
@@ -266,7 +283,7 @@ def _operation(change: ChangedRecord, audience: Audience) -> Mapping[str, Any] |
     attributes = {name: value for name, value in shown.items() if name in fields}
     relationships = {}
     for link in resource.links:
-        if link.target in audience.readable and link.foreign_key in fields:
+        if link.target in readable and link.foreign_key in fields:
             key = fields[link.foreign_key]
             data = None if key is None else {"type": link.target, "id": str(key)}
             relationships[link.name] = {"data": data}

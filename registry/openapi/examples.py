@@ -6,7 +6,7 @@ import orjson
 
 from registry.csv_format import CsvTable
 from registry.http.addresses import CHANGES_PATH
-from registry.jsonapi.changes import Audience, ChangedRecord, Verb, encode_commit
+from registry.jsonapi.changes import ChangedRecord, Verb, encode_changes, join_events
 from registry.jsonapi.documents import (
     JSONAPI,
     PLAIN,
@@ -124,7 +124,7 @@ def events(graph: Graph) -> str:
     changes = [
         ChangedRecord(Verb.ADD, one, 1, _record(one), time, author) for one in graph.writable
     ]
-    return encode_commit(changes, POSITION, Audience(types, types)).decode()
+    return join_events(encode_changes(changes, types), types, POSITION).decode()
 
 
 def _local(type_name: str) -> Json:

@@ -4,8 +4,8 @@ from registry import capacity as capacity  # sizes the pool before motor is impo
 from registry.storage.bulkheads import Bulkhead as Bulkhead
 from registry.storage.mongo.batching import Coalescer as Coalescer
 from registry.storage.mongo.change_feed import ChangeFeed as ChangeFeed
-from registry.storage.mongo.change_feed import ClusterTime as ClusterTime
 from registry.storage.mongo.change_feed import Commit as Commit
+from registry.storage.mongo.change_feed import FeedPosition as FeedPosition
 from registry.storage.mongo.mongo_client import Database as Database
 from registry.storage.mongo.mongo_client import SnapshotExpired as SnapshotExpired
 from registry.storage.mongo.mongo_client import connect as connect

@@ -19,7 +19,7 @@ from registry.storage.counters import prepare_counters
 from registry.storage.errors import translated_errors
 from registry.storage.maintenance import Maintenance
 from registry.storage.mongo.batching import Coalescer
-from registry.storage.mongo.change_feed import ChangeFeed, Positions
+from registry.storage.mongo.change_feed import ChangeFeed, FeedPosition, Positions
 from registry.storage.mongo.mongo_client import Database, observed, require_complete
 from registry.storage.mongo.read_commands import ReadCommands
 from registry.storage.mongo.transactions import Transactions
@@ -128,31 +128,36 @@ class Repository:
         await self._maintenance.recompute_for(resource, query)
         return self.snapshot()
 
-    async def recent_changes(self, now: Timestamp) -> ChangeFeed:
-        """Return the changes from a minute before `now` if they are kept, else from `now`."""
-        recent = Timestamp(now.time - _RECENT_SECONDS, 0)
-        try:
-            await self.require_retained(recent)
-        except PositionExpired:
-            return self.changes(now)
-        return self.changes(recent)
+    async def recent_changes(self) -> ChangeFeed:
+        """Return the open feed of changes, from a minute ago if they are kept, else from now.
 
-    def changes(self, after: Timestamp) -> ChangeFeed:
-        """Return the changes after a time."""
+        Raises Unavailable, or InternalError if MongoDB refuses change streams.
+        """
+        now = await self.now()
+        feed = self.changes(Timestamp(now.time - _RECENT_SECONDS, 0))
+        try:
+            await feed.open()
+        except PositionExpired:
+            await feed.close()
+            feed = self.changes(now)
+            await feed.open()
+        return feed
+
+    def changes(self, after: FeedPosition) -> ChangeFeed:
+        """Return the changes after a position."""
         return ChangeFeed(self._database, self._graph, after)
 
-    async def require_not_future(self, time: Timestamp) -> None:
-        """Raise InvalidPosition for a time in the future; or Unavailable."""
-        if time > await self.now():
-            raise InvalidPosition("The position is in the future.")
+    async def checked_position(self, position: FeedPosition | None) -> FeedPosition:
+        """Return a position, for None the present. Raises InvalidPosition for a time in the future.
 
-    async def require_retained(self, after: Timestamp) -> None:
-        """Raise PositionExpired if the changes after a time are no longer kept; or Unavailable."""
-        feed = self.changes(after)
-        try:
-            await feed.read()
-        finally:
-            await feed.close()
+        Also raises Unavailable.
+        """
+        if isinstance(position, str):
+            return position
+        now = await self.now()
+        if position is not None and position > now:
+            raise InvalidPosition("The position is in the future.")
+        return now if position is None else position
 
     async def now(self) -> Timestamp:
         """Return the time of the latest snapshot. Raises Unavailable."""

@@ -5,7 +5,7 @@ import json
 import re
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,13 +13,14 @@ from typing import Any
 import pytest
 from bson.int64 import Int64
 from bson.timestamp import Timestamp
+from pymongo.errors import AutoReconnect, OperationFailure
 
 from registry.http import followers
 from registry.http.app_keys import FOLLOWERS
-from registry.http.followers import Followers
+from registry.jsonapi.changes import Audience
 from registry.resources.types_file import TypesFile
 from registry.settings import Settings
-from registry.storage.mongo.change_feed import Positions
+from registry.storage.mongo.change_feed import ChangeFeed, Positions
 from registry.storage.tokens import Tokens
 from tests.conftest import LIMITS, Header, Serve
 from tests.devices import WITH_DEVICES
@@ -186,28 +187,6 @@ async def test_the_feed_has_no_hidden_or_internal_fields(api: Api, database: Dat
     assert "secret" not in text
 
 
-async def test_only_valid_writes_of_other_programs_are_sent(
-    serve: Serve, database: Database
-) -> None:
-    api = await serve(WITH_DEVICES)
-    options: dict[str, Any] = {"bypass_document_validation": True}
-    async with following(api) as feed:
-        await database.devices.insert_one({"_id": 1, "name": 5, "size": 3}, **options)
-        await database.devices.update_one(
-            {"_id": 1}, {"$set": {"name": "n"}, "$unset": {"size": 1}}
-        )
-        await database.devices.insert_one({"_id": "x", "name": "n"}, **options)
-        await database.devices.replace_one({"_id": 1}, {"name": "m", "color": "red"}, **options)
-        await database.devices.drop()
-        last = await api.person()
-        added, updated, replaced, person = await feed.changes(4)
-    assert "name" not in added["data"]["attributes"]
-    assert added["data"]["attributes"]["size"] == 3
-    assert updated["data"]["attributes"] == {"name": "n", "size": None}
-    assert replaced["data"]["attributes"]["name"] == "m"
-    assert person["data"]["id"] == last
-
-
 async def test_attributes_of_all_types_have_the_form_of_documents(serve: Serve) -> None:
     api = await serve(WITH_DEVICES)
     values = {"name": "n", "price": "12.50", "seen": "2026-02-28T12:30:00+01:00", "active": True}
@@ -308,9 +287,13 @@ async def test_the_feed_of_a_revoked_or_expired_token_ends(
         await Tokens(database).revoke("1")
         now = {"$set": {"expires": datetime.now(UTC)}}
         await database["tokens"].update_one({"name": "2"}, now)
-        for one in (ended, expired):
+        for feed, reason in ((ended, "revoked"), (expired, "expired")):
+            last = await feed.next()
+            (error,) = last.data["errors"]
+            assert (last.name, error["code"]) == ("end", "invalid_token")
+            assert reason in error["detail"]
             with pytest.raises(EOFError):
-                await one.next()
+                await feed.next()
         await database.persons.insert_one({"_id": 1, "first_name": "A", "last_name": "B"})
         assert len(await others.changes(1)) == 1
 
@@ -423,22 +406,99 @@ def number_of_followers(api: Api) -> int:
     return bulkhead._limit - bulkhead._free
 
 
-@pytest.mark.parametrize(("seconds", "changes"), [(0.5, 10_000), (60.0, 1_000)])
-async def test_only_a_follower_that_does_not_read_is_disconnected(
-    seconds: float, changes: int, serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(followers, "_MAX_CHANGES", changes)
-    api = await serve(limits=replace(LIMITS, send_seconds=seconds))
+async def fill(api: Api, reader: Stream) -> None:
+    """Change resources until a follower that does not read has to be waited for."""
+    for _ in range(50):  # each fills a part of what the kernel buffers
+        await api.operate(*(add(new("computer", serial=f"{one:0250}")) for one in range(1_000)))
+        assert len(await reader.changes(1_000)) == 1_000
+        sizes = [one.transport.get_write_buffer_size() for one in api.app[FOLLOWERS]._followers]
+        assert max(sizes) < 2 * followers._MAX_PART
+        if max(sizes) or number_of_followers(api) == 1:
+            break
+
+
+async def test_only_a_follower_that_does_not_read_is_disconnected(serve: Serve) -> None:
+    api = await serve(limits=replace(LIMITS, send_seconds=0.5))
     async with following(api) as reader, raw_follower(api) as silent:
         await receive_until(silent, b"event: position")
-        for _ in range(50):  # each fills a part of what the kernel buffers
-            await api.operate(*(add(new("computer", serial=f"{one:0250}")) for one in range(1_000)))
-            assert len(await reader.changes(1_000)) == 1_000
-            for follower in api.app[FOLLOWERS]._followers:
-                assert follower.transport.get_write_buffer_size() < 2 * followers._MAX_PART
-            if number_of_followers(api) == 1:
-                break
-        assert number_of_followers(api) == 1
+        await fill(api, reader)
+        assert await eventually(lambda: number_of_followers(api) == 1)
+        await api.person()
+        assert len(await reader.changes(1)) == 1
+
+
+async def test_a_follower_that_has_fallen_behind_is_ended(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(followers, "_MAX_CHANGES", 1_000)
+    api = await serve(limits=replace(LIMITS, send_seconds=60.0))
+    async with following(api) as reader, raw_follower(api) as slow:
+        await receive_until(slow, b"event: position")
+        await fill(api, reader)
+        for _ in range(2):
+            await api.operate(*[add(COMPUTER)] * 1_000)
+            await reader.changes(1_000)
+        await receive_until(slow, b"0\r\n\r\n")
+        await api.person()
+        assert len(await reader.changes(1)) == 1
+
+
+@pytest.mark.parametrize("code", [280, 13], ids=["position_expired", "internal_error"])
+async def test_followers_that_can_never_continue_get_the_reason(
+    api: Api, monkeypatch: pytest.MonkeyPatch, code: int, request: pytest.FixtureRequest
+) -> None:
+    def refuse(_: ChangeFeed) -> None:
+        raise OperationFailure("refused", code)
+
+    async with following(api) as feed:
+        monkeypatch.setattr(ChangeFeed, "_read", refuse)
+        last = await feed.next()
+        assert (last.name, last.id) == ("end", "")
+        assert [one["code"] for one in last.data["errors"]] == [request.node.callspec.id]
+        with pytest.raises(EOFError):
+            await feed.next()
+    monkeypatch.undo()
+    async with following(api) as feed:
+        ada = await api.person()
+        assert await feed.ids(1) == [ada]
+
+
+async def test_a_failed_read_closes_its_cursor(
+    api: Api, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, failures = ChangeFeed._read, iter(range(3))
+
+    def fail(feed: ChangeFeed) -> Any:
+        found = read(feed)
+        if next(failures, None) is not None:
+            raise AutoReconnect
+        return found
+
+    async def cursors() -> int:
+        stages: list[dict[str, Any]] = [
+            {"$currentOp": {"idleCursors": True}},
+            {"$match": {"ns": f"{database.name}.$cmd.aggregate", "cursor": {"$exists": True}}},
+        ]
+        return len(await database.client.admin.aggregate(stages).to_list(None))
+
+    async with following(api) as feed:
+        monkeypatch.setattr(ChangeFeed, "_read", fail)
+        ada = await api.person()
+        assert await feed.ids(1) == [ada]
+        assert await cursors() <= 1
+
+    async def are_closed() -> bool:
+        return await cursors() == 0
+
+    assert await eventually(are_closed)
+
+
+async def test_what_is_kept_of_a_batch_is_bounded(api: Api) -> None:
+    batch, text = followers._Batch([]), api.repository.positions.encode
+    for number in range(100):
+        types = frozenset({"person", str(number)})
+        assert await batch.events_for(Audience(types, types), text) == b""
+    assert len(batch._encoded) == len(batch._joined) == followers._MAX_FORMS
 
 
 async def test_connects_and_disconnects_leave_nothing_open(api: Api) -> None:
@@ -500,26 +560,31 @@ async def test_a_stop_ends_followers_first(serve: Serve, caplog: pytest.LogCaptu
 
 
 @pytest.mark.usefixtures("few_recent_changes")
-async def test_no_change_is_missed_while_a_follower_catches_up(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    catch_up, has_caught_up, goes_on = Followers._catch_up, asyncio.Event(), asyncio.Event()
+async def test_no_change_is_missed_or_repeated_while_a_follower_catches_up(api: Api) -> None:
+    start, done = await present(api), asyncio.Event()
+    expected = [await api.person("first")]
 
-    async def catch_up_slowly(*arguments: Any) -> None:
-        await catch_up(*arguments)
-        has_caught_up.set()
-        await goes_on.wait()
-
-    monkeypatch.setattr(Followers, "_catch_up", catch_up_slowly)
-    start = await present(api)
-    async with following(api) as recent:
-        expected = await write_one_by_one(api, recent)
-        async with following(api, after=start) as old:
-            await asyncio.wait_for(has_caught_up.wait(), 30)
-            expected += await write_one_by_one(api, recent)
-            goes_on.set()
+    async def write() -> None:
+        async with following(api):  # so that the shared changes go on
+            while not done.is_set():
+                expected.append(await api.person())
             expected.append(await api.person("last"))
-            assert await old.ids(21) == expected
+
+    writing = asyncio.create_task(write())
+    found: list[str] = []
+    for _ in range(5):
+        async with following(api, after=start) as old:
+            found += await old.ids(20)
+            start = old.position
+    done.set()
+    await writing
+    while len(found) < len(expected):
+        with suppress(EOFError):  # has fallen behind
+            async with following(api, after=start) as old:
+                while len(found) < len(expected):
+                    found += await old.ids(1)
+                    start = old.position
+    assert found == expected
 
 
 async def write_one_by_one(api: Api, follower: Stream) -> list[str]:

@@ -94,16 +94,14 @@ async def test_updates_are_applied_when_connections_break(
         assert response.headers["ETag"].startswith('"2-')
 
 
-async def test_the_change_feed_continues_with_a_warning(
-    proxy: Proxy, behind_proxy: Api, caplog: pytest.LogCaptureFixture
+async def test_the_change_feed_continues_when_a_connection_breaks(
+    proxy: Proxy, behind_proxy: Api
 ) -> None:
     async with following(behind_proxy) as feed:
         proxy.verb, proxy.effect, proxy.once = "getMore", Effect.REQUEST_LOST, True
         assert await eventually(lambda: bool(proxy.affected))
         created = await post(behind_proxy, "Grace")
         assert [one["data"]["id"] for one in await feed.changes(1)] == [created.id]
-    levels = {one.levelname for one in caplog.records if "MongoDB" in one.getMessage()}
-    assert levels == {"WARNING"}
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ from registry.jsonapi.query import Query
 from registry.jsonapi.request_documents import load_operations
 from registry.offloading import offload
 from registry.protocol import EVENT_STREAM, EXTENSION, LAST_EVENT_ID, MEDIA_TYPE, media_type
-from registry.storage import ClusterTime, WriteResult
+from registry.storage import FeedPosition, WriteResult
 
 
 class AtomicView(DocumentView):
@@ -93,14 +93,14 @@ class FeedView(DocumentView):
             return response
         followers, audience = self.app[FOLLOWERS], Audience(types, readable)
         token = bearer_token(self.request) if PRINCIPAL in self.request else None
-        async with followers.subscription(after, self.client) as slot:
+        async with followers.subscription(after, self.client) as subscription:
             await response.prepare(self.request)
-            await followers.follow(self.request, response, audience, after, slot, token)
+            await followers.follow(self.request, response, audience, subscription, token)
         await response.write_eof()
         return response
 
-    def _after(self, query: FeedQuery) -> ClusterTime | None:
-        """Return the time of the position in the request. Raises InvalidPosition."""
+    def _after(self, query: FeedQuery) -> FeedPosition | None:
+        """Return the position in the request. Raises InvalidPosition."""
         last = self.request.headers.get(LAST_EVENT_ID)
         position = last or query.after
         try:

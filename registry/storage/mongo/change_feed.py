@@ -1,13 +1,18 @@
-"""Change streams of MongoDB, and the change feed of all types in the order of the commits.
+"""The change feed of all types: commits in their order, read by the driver's change stream.
 
-Clients keep positions in the feed as opaque strings.
+- A commit is what one transaction has changed, or one write outside of transactions: the events
+  with the same cluster time. It is returned as a whole, once no event of it can follow.
+- A position is a cluster time (of a document) or a resume token (of the feed). Clients keep it as
+  an opaque text. Nothing is read from a token; tokens are compared, as MongoDB documents it.
+- A read that fails closes the change stream; the next one opens another where the last has ended.
 """
 
+import asyncio
 import logging
-import re
 import struct
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import lru_cache
 from hashlib import sha256
@@ -15,14 +20,21 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
+import pymongo
+import pymongo.database
 from bson.codec_options import CodecOptions
 from bson.timestamp import Timestamp
-from motor.motor_asyncio import AsyncIOMotorClientSession
-from pymongo.errors import OperationFailure, PyMongoError
+from pymongo.change_stream import ChangeStream
+from pymongo.errors import ConnectionFailure, CursorNotFound, OperationFailure, PyMongoError
 
 from registry.jsonapi.changes import ChangedRecord, Verb
 from registry.jsonapi.error_objects import quoted
-from registry.jsonapi.error_types import InvalidPosition, PositionExpired, Unavailable
+from registry.jsonapi.error_types import (
+    InternalError,
+    InvalidPosition,
+    PositionExpired,
+    Unavailable,
+)
 from registry.model.attributes import utc_text
 from registry.model.graph import Graph
 from registry.model.implicit_attributes import UPDATED_AT, UPDATED_BY
@@ -30,114 +42,22 @@ from registry.model.record import LAST_WRITE, Record
 from registry.model.resource_type import ResourceType
 from registry.offloading import in_chunks
 from registry.storage.mongo.mongo_client import Database, reason_of
-from registry.storage.mongo.read_commands import aggregate_command
-from registry.storage.records import Stage, invalid_fields
+from registry.storage.records import Stage
 
 _log = logging.getLogger("registry")
 
-_OPEN_MILLISECONDS = 10_000
-"""The time limit to open a cursor, which first finds its place among all changes."""
+_OPEN_SECONDS = 10.0
+"""The time limit to open a change stream, which first finds its place among all changes."""
 
-_TOKEN = re.compile("82([0-9A-F]{8})([0-9A-F]{8})")
-"""The beginning of a resume token: the type of a timestamp, its seconds and its counter."""
+_MAX_EVENTS = 1_000
+"""Events per read, which take some milliseconds to decode."""
 
+_WAIT_MILLISECONDS = 1
+"""How long MongoDB waits for a change, the minimum: callers read again after a pause."""
 
-class ChangesUnavailable(Exception):
-    """The changes after a time cannot be read."""
-
-
-class ChangeStream:
-    """The events of a collection, or of the whole database.
-
-    The change streams of the driver do not report how far MongoDB has read; its replies do.
-
-    collection: None for all. stages: of the pipeline, which select events and their fields.
-    batch_size: events per reply. is_open: whether a cursor continues after the last reply; callers
-    unset it if they have lost events.
-    """
-
-    def __init__(
-        self, database: Database, collection: str | None, stages: list[Stage], batch_size: int
-    ) -> None:
-        self.is_open = False
-        self._database = database
-        self._target: str | int = 1 if collection is None else collection
-        self._namespace = "$cmd.aggregate" if collection is None else collection
-        self._stages = stages
-        self._batch_size = batch_size
-        self._session: AsyncIOMotorClientSession | None = None
-        self._cursor = 0
-
-    async def read(self, after: Timestamp, milliseconds: int) -> tuple[Sequence[Record], Timestamp]:
-        """Return the events of the next reply, and the time up to which MongoDB has read.
-
-        after: the time of what was read before, where a new cursor begins. milliseconds: how long
-        MongoDB waits for an event. Raises ChangesUnavailable, or PyMongoError; then no cursor is
-        open.
-        """
-        command: dict[str, Any] = {
-            "getMore": self._cursor,
-            "collection": self._namespace,
-            "batchSize": self._batch_size,
-            "maxTimeMS": milliseconds,
-        }
-        if not self.is_open:
-            if self._session is None:  # a cursor can be read only in the session that has opened it
-                client = self._database.client
-                self._session = await client.start_session(causal_consistency=False)
-            stages = [{"$changeStream": {"startAtOperationTime": _next(after)}}, *self._stages]
-            command = aggregate_command(
-                self._target,
-                stages,
-                self._batch_size,
-                readConcern={"level": "majority"},
-                maxTimeMS=_OPEN_MILLISECONDS,
-            )
-        self.is_open = False
-        reply = await self._database.command(
-            command, codec_options=self._database.codec_options, session=self._session
-        )
-        cursor = reply["cursor"]
-        self._cursor = cursor["id"]
-        time = _time_of(reply, after)
-        self.is_open = True
-        return cursor.get("nextBatch", cursor.get("firstBatch", ())), time
-
-    async def close(self) -> None:
-        """Close the cursor, in MongoDB too."""
-        self.is_open = False
-        session, self._session = self._session, None
-        cursor, self._cursor = self._cursor, 0
-        if session is None:
-            return
-        try:
-            if cursor:
-                command = {"killCursors": self._namespace, "cursors": [cursor]}
-                with suppress(PyMongoError):  # MongoDB closes cursors that are not used for a while
-                    await self._database.command(command, session=session)
-        finally:
-            await session.end_session()
-
-
-def _time_of(reply: Mapping[str, Any], after: Timestamp) -> Timestamp:
-    """Return how far a reply has read: all events up to this time are in it, or in earlier ones.
-
-    Resume tokens are documented to be strings of hexadecimal digits in the order of the events, but
-    not that they begin with the time, in MongoDB's KeyString format. So a token that does not, or
-    with a time that cannot be, raises ChangesUnavailable.
-    """
-    latest: Timestamp = reply["operationTime"]
-    digits = _TOKEN.match(str(reply["cursor"]["postBatchResumeToken"]["_data"]))
-    if digits:
-        time = Timestamp(*(int(half, 16) for half in digits.groups()))
-        if after <= time <= max(_next(after), latest):
-            return min(time, latest)
-    raise ChangesUnavailable
-
-
-def _next(time: Timestamp) -> Timestamp:
-    return Timestamp(time.time, time.inc + 1)
-
+_LOST = {280, 286}
+"""MongoDB's error codes ChangeStreamFatalError and ChangeStreamHistoryLost: the changes after the
+position are no longer kept."""
 
 _VERBS = {
     "insert": Verb.ADD,
@@ -146,92 +66,135 @@ _VERBS = {
     "delete": Verb.REMOVE,
 }
 
-_BATCH_SIZE = 1_000
-"""Events per reply, which take some milliseconds to decode."""
+_AUTHORSHIP = (UPDATED_AT, UPDATED_BY, LAST_WRITE)
+"""The stored fields that tell who has changed a record, and when."""
 
-_WAIT_MILLISECONDS, _CHECK_MILLISECONDS = 500, 1
-"""How long MongoDB waits for a first change, and for another one that follows it."""
+_CLUSTER_TIME = itemgetter("clusterTime")
 
-_HISTORY_LOST = 286
-"""MongoDB's error code for a change stream from a time whose changes are no longer kept."""
-
-
-ClusterTime: TypeAlias = Timestamp
-"""A time in the order of all commits of a database."""
+FeedPosition: TypeAlias = Timestamp | str
+"""A place between two commits: the cluster time, or the resume token, of the one before it."""
 
 
 class Commit(NamedTuple):
-    """What one transaction, or one write outside of transactions, has changed."""
+    """What one transaction has changed. token: the resume token of its last event."""
 
     time: Timestamp
-    changes: list[ChangedRecord]
+    token: str
+    changes: Sequence[ChangedRecord]
+
+    def is_after(self, position: FeedPosition) -> bool:
+        """Whether the commit follows a position."""
+        return (self.time if isinstance(position, Timestamp) else self.token) > position
 
 
 class ChangeFeed:
-    """Reads commits in order. time: all commits up to it were returned; `read` advances it.
+    """Reads commits in order.
 
-    It continues by itself after MongoDB has restarted or elected another primary. A change stream
-    for each collection, as the index of ids has it, would not tell the order of their changes.
+    position: all commits up to it were returned; a resume token once the feed is open. start: what
+    precedes the first commit, once a feed from a cluster time is open. has_more:
+    whether the last read has left commits that are there already. The methods raise Unavailable,
+    and can then be called again; PositionExpired, or InternalError for any other error after which
+    they never succeed.
     """
 
-    def __init__(self, database: Database, graph: Graph, time: Timestamp) -> None:
-        self.time = time
+    def __init__(self, database: Database, graph: Graph, after: FeedPosition) -> None:
+        self.position = after
+        self.start: Commit
+        self.has_more = False
+        self._database: pymongo.database.Database[Record] = database.delegate
         self._resources = {resource.collection: resource for resource in graph.writable}
-        self._stream = ChangeStream(database, None, _stages(graph), _BATCH_SIZE)
-        self._incomplete: Commit | None = None  # more of its changes may follow
+        self._stages = _stages(graph)
+        self._stream: ChangeStream[Record] | None = None
+        self._pending: list[Record] = []  # events of a commit that may have more
+        # Motor would take a call in a thread for each event, so the driver is used in one thread.
+        self._thread = ThreadPoolExecutor(1, "change-feed")
+
+    async def open(self) -> None:
+        """Open the change stream, unless it is open."""
+        await self._run(self._open)
 
     async def read(self) -> list[Commit]:
-        """Return the next commits; empty after half a second without any.
-
-        Raises PositionExpired if it is no longer kept; or Unavailable, after which the next call
-        continues.
-        """
-        if not self._stream.is_open:
-            self._incomplete = None
-        try:
-            wait = _CHECK_MILLISECONDS if self._incomplete else _WAIT_MILLISECONDS
-            events, time = await self._stream.read(self.time, wait)
-            further: Sequence[Record] = ()
-            if events:
-                further, time = await self._stream.read(self.time, _CHECK_MILLISECONDS)
-        except ChangesUnavailable as error:
-            raise Unavailable from error
-        except PyMongoError as error:
-            if isinstance(error, OperationFailure) and error.code == _HISTORY_LOST:
-                raise PositionExpired from error
-            _log.warning("The change feed waits for MongoDB: %s", reason_of(error))
-            raise Unavailable from error
-        self._stream.is_open = False  # until the events are in commits
-        commits = await self._commits([*events, *further])
-        # Only the end of the stream is certainly not within a transaction.
-        self._incomplete = commits.pop() if further else None
-        if commits:
-            self.time = commits[-1].time
-        if not further:
-            self.time = max(self.time, _before(time))
-        self._stream.is_open = True
-        return [one for one in commits if one.changes]
+        """Return the commits that have followed, of about 1,000 events; empty if there is none."""
+        events, token = await self._run(self._read)
+        self.has_more = token is None
+        events = self._pending + events
+        last = events[-1]["clusterTime"] if events and self.has_more else None
+        complete = [event for event in events if event["clusterTime"] != last]
+        self._pending = events[len(complete) :]
+        commits = await self._commits(complete)
+        self.position = token or (commits[-1].token if commits else self.position)
+        return [commit for commit in commits if commit.changes]
 
     async def close(self) -> None:
-        """Close the change stream."""
-        await self._stream.close()
+        """Close the change stream, after a read that may still be in progress."""
+        closing = self._thread.submit(self._close)
+        self._thread.shutdown(wait=False)
+        await asyncio.wrap_future(closing)
+
+    async def _run(self, call: Any) -> Any:
+        """Run a method in the thread."""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, call)
+        except PyMongoError as error:
+            self._pending = []  # they are read again
+            self._thread.submit(self._close)
+            if isinstance(error, OperationFailure) and error.code in _LOST:
+                raise PositionExpired from error
+            if _is_temporary(error):
+                _log.warning("The change feed waits for MongoDB: %s", reason_of(error))
+                raise Unavailable from error
+            _log.error("MongoDB refuses the change feed: %s", reason_of(error))
+            raise InternalError from error
+
+    def _open(self) -> ChangeStream[Record]:
+        if self._stream is None:
+            with pymongo.timeout(_OPEN_SECONDS):
+                if isinstance(self.position, Timestamp):
+                    # Its first reply has no events, but the resume token of this time.
+                    first = Timestamp(self.position.time, self.position.inc + 1)
+                    start: Any = {"start_at_operation_time": first, "batch_size": 0}
+                    with self._database.watch(self._stages, **start) as stream:
+                        token = _token(stream.resume_token)
+                    self.start, self.position = Commit(self.position, token, ()), token
+                self._stream = self._database.watch(
+                    self._stages,
+                    resume_after={"_data": self.position},
+                    batch_size=_MAX_EVENTS,
+                    max_await_time_ms=_WAIT_MILLISECONDS,
+                )
+        return self._stream
+
+    def _read(self) -> tuple[list[Record], str | None]:
+        """Return the next events, and the token after them if there are no others so far."""
+        stream, events = self._open(), list[Record]()
+        while len(events) < _MAX_EVENTS:
+            event = stream.try_next()
+            if event is None:
+                return events, _token(stream.resume_token)
+            events.append(event)
+        return events, None
+
+    def _close(self) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            with suppress(PyMongoError):  # MongoDB closes cursors that are not used for a while
+                stream.close()
 
     async def _commits(self, events: Sequence[Record]) -> list[Commit]:
-        """Return the commits of events; the first may continue the incomplete one."""
-        commits = [self._incomplete] if self._incomplete else []
+        """Return the commits of events, of which none is incomplete."""
+        commits: list[Commit] = []
         async for some in in_chunks(events):
-            for time, of_commit in groupby(some, _CLUSTER_TIME):
-                if not commits or commits[-1].time != time:
-                    commits.append(Commit(time, []))
-                changes = (self._changed_record(event) for event in of_commit)
-                commits[-1].changes.extend(change for change in changes if change)
+            for time, group in groupby(some, _CLUSTER_TIME):
+                of_commit = list(group)
+                changes = [change for event in of_commit if (change := self._change(event))]
+                if commits and commits[-1].time == time:  # of the chunk before
+                    changes = [*commits.pop().changes, *changes]
+                commits.append(Commit(time, _token(of_commit[-1]["_id"]), changes))
         return commits
 
-    def _changed_record(self, event: Record) -> ChangedRecord | None:
+    def _change(self, event: Record) -> ChangedRecord | None:
         """Return the change of a resource in an event; None if there is none."""
         resource, id_ = self._resources[event["ns"]["coll"]], event["documentKey"]["_id"]
-        if not isinstance(id_, int):
-            return None
         kind, names = event["operationType"], _field_names(resource)
         if kind == "update":
             description = event["updateDescription"]
@@ -246,28 +209,34 @@ class ChangeFeed:
             document: Record = event.get("fullDocument") or {}
             fields = {name: document.get(name) for name in names}
         author, written = fields.get(UPDATED_BY), fields.pop(LAST_WRITE, None)
-        if kind == "update" and isinstance(written, str):  # else of an earlier change
+        if kind == "update" and written:  # else of an earlier change
             author = written.partition(" ")[2]
-        # Other programs may have written them.
-        for name in invalid_fields(resource, fields, fields):
-            del fields[name]
         time = utc_text(event["wallTime"])
         return ChangedRecord(_VERBS[kind], resource, id_, fields, time, author)
 
 
-_AUTHORSHIP = (UPDATED_AT, UPDATED_BY, LAST_WRITE)
-"""The stored fields that tell who has changed a record, and when."""
+def _is_temporary(error: PyMongoError) -> bool:
+    """Whether the change stream can be opened again later."""
+    return (
+        isinstance(error, ConnectionFailure | CursorNotFound)
+        or error.timeout
+        or error.has_error_label("ResumableChangeStreamError")
+    )
 
-_CLUSTER_TIME = itemgetter("clusterTime")
+
+def _token(resume_token: Any) -> str:
+    """Return the text of a resume token, which has nothing else since MongoDB 4.2."""
+    text: str = resume_token["_data"]
+    return text
 
 
 def _stages(graph: Graph) -> list[Stage]:
     """Return the stages that select the changes of resources, and what followers may see."""
     resources = graph.writable
-    names = dict.fromkeys(name for one in resources for name in _field_names(one))
+    names = dict.fromkeys(name for resource in resources for name in _field_names(resource))
     selected: dict[str, Any] = {
         "operationType": {"$in": [*_VERBS]},
-        "ns.coll": {"$in": [one.collection for one in resources]},
+        "ns.coll": {"$in": [resource.collection for resource in resources]},
     }
     shown = (
         *("operationType", "ns.coll", "documentKey._id", "clusterTime", "wallTime"),
@@ -284,25 +253,22 @@ def _field_names(resource: ResourceType) -> tuple[str, ...]:
     return (*writable, *(link.foreign_key for link in resource.links), *_AUTHORSHIP)
 
 
-def _before(time: Timestamp) -> Timestamp:
-    """Return the time before another one, at which changes of other shards may still follow."""
-    return Timestamp(time.time, time.inc - 1) if time.inc else Timestamp(time.time - 1, 2**32 - 1)
+_TIME = struct.Struct(">II")
+"""The seconds and the counter of a cluster time."""
 
+_OF_TIME, _OF_TOKEN = 1, 2
+"""The first byte of a position: which kind it is."""
 
-_POSITION = struct.Struct(">BII4s")
-"""The version of the format, the seconds and the counter of a time, and the database."""
+_DATABASE_BYTES, _CHECKSUM_BYTES = 4, 5
 
-_POSITION_VERSION, _CHECKSUM_BYTES = 1, 5
-
-_POSITION_LENGTH = (_POSITION.size + _CHECKSUM_BYTES) * 4 // 3
-"""Characters of a position: whole groups of three bytes, which base64 writes in one way only."""
+_MAX_LENGTH = 4_096
+"""Characters of a position; a token has some 50 bytes."""
 
 
 class Positions:
-    """The positions of one database.
+    """The positions of one database, as texts that only this service reads.
 
-    A position is a cluster time, so it lies between two transactions. database: a digest of what no
-    other database has.
+    database: a digest of what no other database has.
     """
 
     def __init__(self, database: bytes) -> None:
@@ -315,31 +281,36 @@ class Positions:
         cursor = await plain.list_collections(filter={"name": collection})
         (found,) = await cursor.to_list(None)
         identity = bytes(found["info"]["uuid"]) + database.name.encode()
-        return cls(sha256(identity).digest()[:4])
+        return cls(sha256(identity).digest()[:_DATABASE_BYTES])
 
-    def encode(self, time: Timestamp) -> str:
-        """Return the position after all changes up to a time."""
-        return _encoded(time, self._database)
+    def encode(self, position: FeedPosition) -> str:
+        """Return the text of a position."""
+        return _encoded(position, self._database)
 
-    def decode(self, position: str) -> Timestamp:
-        """Return the time of a position. Raises InvalidPosition."""
+    def decode(self, text: str) -> FeedPosition:
+        """Return the position of a text. Raises InvalidPosition."""
         try:
-            data = urlsafe_b64decode(position) if len(position) == _POSITION_LENGTH else b""
+            padding = "=" * (-len(text) % 4)
+            data = urlsafe_b64decode(text + padding) if len(text) <= _MAX_LENGTH else b""
         except ValueError:
             data = b""
-        content = data[: _POSITION.size]
-        if not data or data[_POSITION.size :] != _checksum(content):
-            raise InvalidPosition(f"{quoted(position)} is not a complete position.")
-        version, seconds, counter, database = _POSITION.unpack(content)
-        if version != _POSITION_VERSION or database != self._database:
-            raise InvalidPosition(f"{quoted(position)} is a position of another database.")
-        return Timestamp(seconds, counter)
+        content = data[:-_CHECKSUM_BYTES]
+        if not content or data[-_CHECKSUM_BYTES:] != _checksum(content):
+            raise InvalidPosition(f"{quoted(text)} is not a complete position.")
+        kind, value = content[0], content[1:-_DATABASE_BYTES]
+        if kind not in {_OF_TIME, _OF_TOKEN} or not content.endswith(self._database):
+            raise InvalidPosition(f"{quoted(text)} is a position of another database.")
+        return Timestamp(*_TIME.unpack(value)) if kind == _OF_TIME else value.hex().upper()
 
 
 @lru_cache(maxsize=64)  # reads share their times
-def _encoded(time: Timestamp, database: bytes) -> str:
-    content = _POSITION.pack(_POSITION_VERSION, time.time, time.inc, database)
-    return urlsafe_b64encode(content + _checksum(content)).decode()
+def _encoded(position: FeedPosition, database: bytes) -> str:
+    if isinstance(position, Timestamp):
+        value = bytes([_OF_TIME]) + _TIME.pack(position.time, position.inc)
+    else:
+        value = bytes([_OF_TOKEN]) + bytes.fromhex(position)
+    content = value + database
+    return urlsafe_b64encode(content + _checksum(content)).decode().rstrip("=")
 
 
 def _checksum(content: bytes) -> bytes:

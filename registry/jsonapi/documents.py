@@ -8,7 +8,6 @@ persons.
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
-    Callable,
     Collection,
     Iterable,
     Mapping,
@@ -37,8 +36,8 @@ from registry.protocol import RESULTS
 LinkageById: TypeAlias = "Mapping[str, Mapping[str, Mapping[int, LinkedIds]]]"
 """Type -> relationship name -> id of a resource -> the ids it is linked to."""
 
-_RelationshipEncoder: TypeAlias = "Callable[[int], str | None]"
-"""Takes the id of a resource, and returns a relationship as text; None if it is not shown."""
+_NOT_SHOWN: LinkedIds = []
+"""Stands for the linkage of a resource whose relationship is not shown."""
 
 JSONAPI = {"version": "1.0"}
 
@@ -285,12 +284,12 @@ def resource_objects(
             for record, text in zip(records, texts, strict=True)
             for id_ in [record["_id"]]
         ]
-    encoders = [_relationship_encoder(resource, *each) for each in linked.items()]
+    ids = [record["_id"] for record in records]
+    shown_links = [_relationships(resource, name, by_id, ids) for name, by_id in linked.items()]
     objects = []
-    for record, text in zip(records, texts, strict=True):
-        id_ = record["_id"]
-        members = ",".join(filter(None, [encode(id_) for encode in encoders]))
-        relationships = f'"relationships":{{{members}}},' if members else ""
+    for id_, text, *members in zip(ids, texts, *shown_links, strict=True):
+        together = ",".join(filter(None, members))
+        relationships = f'"relationships":{{{together}}},' if together else ""
         objects.append(f'{start}{id_}","attributes":{text},{relationships}{end}{id_}"}}}}')
     return objects
 
@@ -323,29 +322,28 @@ def array(members: Iterable[str]) -> str:
     return f"[{','.join(members)}]"
 
 
-def _relationship_encoder(
-    resource: ResourceType, name: str, linked: Mapping[int, LinkedIds]
-) -> _RelationshipEncoder:
+def _relationships(
+    resource: ResourceType, name: str, linked: Mapping[int, LinkedIds], ids: Sequence[int]
+) -> list[str]:
+    """Return a relationship as a member of each resource, empty for those that do not show it."""
     relationship = resource.relationships[name]
     target, path = relationship.target, path_of(resource)
-
-    def encode_to_one(id_: int) -> str | None:
-        if id_ not in linked:
-            return None
-        to = linked[id_]
-        data = "null" if to is None else f'{{"type":"{target}","id":"{to}"}}'
-        own = f"{path}/{id_}"
-        links = f'{{"self":"{own}/relationships/{name}","related":"{own}/{name}"}}'
-        return f'"{name}":{{"data":{data},"links":{links}}}'
-
-    def encode_to_many(id_: int) -> str | None:
-        if id_ not in linked:
-            return None
-        ids = linked[id_]
-        data = linkage(target, ids)
-        return f'"{name}":{{"data":{data},"links":{_links(resource, name, id_, ids)}}}'
-
-    return encode_to_many if relationship.to_many else encode_to_one
+    if relationship.to_many:
+        return [
+            f'"{name}":{{"data":{linkage(target, to)},"links":{_links(resource, name, id_, to)}}}'
+            if (to := linked.get(id_, _NOT_SHOWN)) is not _NOT_SHOWN
+            else ""
+            for id_ in ids
+        ]
+    identifier, own = f'{{"type":"{target}","id":"', f"{path}/"
+    return [
+        f'"{name}":{{"data":{data},"links":'
+        f'{{"self":"{own}{id_}/relationships/{name}","related":"{own}{id_}/{name}"}}}}'
+        if (to := linked.get(id_, _NOT_SHOWN)) is not _NOT_SHOWN
+        and (data := "null" if to is None else f'{identifier}{to}"}}')
+        else ""
+        for id_ in ids
+    ]
 
 
 def _links(resource: ResourceType, name: str, id_: int, linked: LinkedIds) -> str:

@@ -35,12 +35,12 @@ class RecordSchema(Schema):
 
     def get_attribute(self, obj: Any, attr: str, default: Any) -> Any:
         """Return a value of a record, as `load` returned it before it was stored."""
-        if not isinstance(obj, dict):  # from a hook
+        if obj.__class__ is not dict:  # from a hook
             return super().get_attribute(obj, attr, default)
         value = obj.get(attr, default)
-        if attr in self._restore and value is not None and value is not default:
-            return self._restore[attr](value)
-        return value
+        if attr not in self._restore or value is None or value is default:
+            return value
+        return self._restore[attr](value)
 
 
 class ResourceSchema(RecordSchema):

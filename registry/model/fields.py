@@ -57,10 +57,11 @@ class String(fields.String):
         super().__init__(**options)
         self.validators.insert(0, validate.Length(min=1, max=MAX_TEXT))
 
-    def _deserialize(self, value: Any, *arguments: Any, **options: Any) -> str:
-        text: str = super()._deserialize(value, *arguments, **options)
-        check_text(text)
-        return text
+    def _deserialize(self, value: Any, *_: Any, **__: Any) -> str:
+        if not isinstance(value, str):
+            raise self.make_error("invalid")
+        check_text(value)
+        return value
 
 
 class Email(fields.Email):
@@ -74,10 +75,11 @@ class Email(fields.Email):
         others = [each for each in self.validators if not isinstance(each, validate.Email)]
         self.validators = [EmailAddress(), *others]
 
-    def _deserialize(self, value: Any, *arguments: Any, **options: Any) -> str:
-        text: str = super()._deserialize(value, *arguments, **options)
-        check_text(text)
-        return text
+    def _deserialize(self, value: Any, *_: Any, **__: Any) -> str:
+        if not isinstance(value, str):
+            raise self.make_error("invalid")
+        check_text(value)
+        return value
 
 
 class EmailAddress(validate.Validator):
@@ -149,11 +151,11 @@ class ComputedText(fields.String):
     ) -> str:
         """Return the text of an object; missing parts are empty."""
         read = accessor or get_value
-        return " ".join(read(obj, part, None) or "" for part in self.parts)
+        return " ".join([read(obj, part, None) or "" for part in self.parts])
 
     def compute(self, record: Mapping[str, Any]) -> str:
         """Return the text for a record."""
-        return " ".join(record.get(part) or "" for part in self.parts)
+        return " ".join([record.get(part) or "" for part in self.parts])
 
 
 class Boolean(fields.Boolean):

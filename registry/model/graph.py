@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from marshmallow.fields import Field
+from marshmallow.fields import Field, String
 
 from registry.model.base_schema import PeriodSchema
 from registry.model.implicit_attributes import (
@@ -147,6 +147,14 @@ def _check_attributes(resource_type: ResourceType) -> None:
             reason = "is unique, so it must be writable and must not have a default"
             path = _path_of(resource_type, name)
             raise InvalidDeclaration(f"attribute {resource_type.type}.{name} {reason}", *path)
+
+    for name, text in resource_type.computed.items():
+        for part in text.parts:
+            joined = resource_type.attributes.get(part)
+            if joined is None or not isinstance(joined.field, String):
+                reason = f"is computed from {part}, which is not a text attribute"
+                path = _path_of(resource_type, name)
+                raise InvalidDeclaration(f"{resource_type.type}.{name} {reason}", *path)
 
 
 def _check_indexes(resource_type: ResourceType) -> None:

@@ -233,14 +233,14 @@ class ResourceType:
         return None if value is missing else value
 
     @cached_property
-    def writable(self) -> frozenset[str]:
-        """The names of the attributes that requests may contain."""
-        return frozenset(one.name for one in self.fields if one.is_writable)
+    def writable(self) -> Mapping[str, ResourceField]:
+        """The attributes that requests may contain, by name."""
+        return {one.name: one for one in self.fields if one.is_writable}
 
     @cached_property
     def shown_writable(self) -> frozenset[str]:
         """The names of the attributes that requests may contain and responses show."""
-        return frozenset(self.writable & self.attributes.keys())
+        return frozenset(self.writable.keys() & self.attributes.keys())
 
     def is_read_only(self, name: str) -> bool:
         """Whether clients see the attribute of this name, but cannot set it."""

@@ -35,13 +35,12 @@ def creation(resource_type: ResourceType) -> Json:
 
 def update(resource_type: ResourceType) -> Json:
     """Return a document that changes one attribute."""
-    names = [name for name in resource_type.attributes if name in resource_type.writable][:1]
-    return {"data": _new(resource_type, names, id="1")}
+    return {"data": _new(resource_type, [*resource_type.writable][:1], id="1")}
 
 
 def plain(resource_type: ResourceType, graph: Graph, *, created: bool = False) -> Json:
     """Return the resource without `include`. created: as in the response to `creation`."""
-    shown = {resource_type.type: resource_type.writable} if created else {}
+    shown = {resource_type.type: resource_type.writable.keys()} if created else {}
     return _encoded(resource_type, graph, Query(fields=shown))
 
 
@@ -137,8 +136,8 @@ def _new(resource_type: ResourceType, names: Collection[str], **identity: str) -
 
 
 def _attributes(resource_type: ResourceType, names: Collection[str]) -> Json:
-    attributes = resource_type.attributes.items()
-    return {name: example_of(one) for name, one in attributes if name in names}
+    attributes = {**resource_type.attributes, **resource_type.writable}
+    return {name: example_of(one) for name, one in attributes.items() if name in names}
 
 
 def _record(resource_type: ResourceType) -> Record:

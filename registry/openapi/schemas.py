@@ -1,7 +1,7 @@
 """The graph -> the component schemas: of documents, and of atomic operations and their results."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from registry.jsonapi.documents import JSONAPI, Effect, path_of
@@ -10,6 +10,7 @@ from registry.jsonapi.request_documents import MAX_OPERATIONS
 from registry.model.graph import Graph
 from registry.model.implicit_attributes import ID_PATTERN
 from registry.model.record import MAX_ID
+from registry.model.resource_field import ResourceField
 from registry.model.resource_type import InvalidDeclaration, Relationship, ResourceType
 from registry.openapi.attribute_schemas import attribute_schema
 from registry.protocol import OPERATIONS, RESULTS
@@ -248,10 +249,9 @@ def _with_data(data: Json) -> Json:
 
 
 def _attributes(
-    resource_type: ResourceType, names: Collection[str], *, creating: bool = False
+    resource_type: ResourceType, attributes: Mapping[str, ResourceField], *, creating: bool = False
 ) -> Json:
     """Return the schema of `attributes`. Only creation has required attributes and defaults."""
-    attributes = {name: one for name, one in resource_type.readable.items() if name in names}
     properties = {name: attribute_schema(attribute) for name, attribute in attributes.items()}
     for name in resource_type.unique_attributes.keys() & attributes:
         case = ", whatever the case of letters" if attributes[name].kind.ignores_case else ""

@@ -265,7 +265,10 @@ def first_invalid(records):
 @lru_cache(maxsize=64)
 def _classes(resource: ResourceType) -> Mapping[str, frozenset[type]]:
     """Return the classes of valid values, by field."""
+    wanted = record_schema(resource)
+    absent = {name: [] if name in wanted["required"] else ["null"] for name in wanted["properties"]}
     return {
-        name: frozenset(chain.from_iterable(_CLASSES[one] for one in schema["bsonType"]))
-        for name, schema in record_schema(resource)["properties"].items()
+        name: frozenset(chain.from_iterable(_CLASSES[one] for one in types))
+        for name, schema in wanted["properties"].items()
+        for types in [[*schema["bsonType"], *absent[name]]]
     }

@@ -4,8 +4,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from email_validator import EmailNotValidError, validate_email
 from marshmallow import Schema, fields
 
+from registry.model.attributes import EQUALITY, KINDS, ORDER
 from registry.model.fields import ComputedText, Integer, String
 from registry.model.graph import Graph
 from registry.model.resource_type import InvalidDeclaration, Link, ResourceType
@@ -35,6 +37,41 @@ def test_an_attribute_that_cannot_be_unique_is_named(name: str) -> None:
         Graph([resource]).with_unique(["monitor.size", name])
     choices = "choose from monitor.size, monitor.name"
     assert str(raised.value) == f"{name!r} is not an attribute that can be unique; {choices}"
+
+
+class Meters(fields.Integer):
+    """A class of fields with a kind of its own."""
+
+    kind = replace(KINDS[fields.Integer], operators=EQUALITY, is_indexed=False)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "defect"),
+    [
+        (fields.String(data_key="Name"), "must not have `data_key` or `attribute`"),
+        (fields.String(attribute="Name"), "must not have `data_key` or `attribute`"),
+        (fields.Raw(), "is a Raw, whose stored form is not known"),
+        (ComputedText("name"), "is computed from name, which is not a text attribute"),
+        (fields.List(fields.String()), "is a List, whose stored form is not known"),
+    ],
+)
+def test_a_field_that_cannot_be_stored_is_refused(
+    attribute: fields.Field[Any], defect: str
+) -> None:
+    with pytest.raises(InvalidDeclaration, match=f"^monitor.size {defect}") as raised:
+        Graph([declared(size=attribute)])
+    assert raised.value.path == ("monitor", "size")
+
+
+def test_a_class_of_fields_can_have_a_kind_of_its_own() -> None:
+    own, inherited = declared(a=Meters(), b=fields.Integer()).attributes.values()
+    assert (own.operators, own.is_indexed) == (EQUALITY, False)
+    assert (inherited.operators, inherited.is_indexed) == (ORDER, True)
+
+
+def test_importing_the_types_leaves_the_email_validator_as_it_is() -> None:
+    with pytest.raises(EmailNotValidError):
+        validate_email("root@fleet.local", check_deliverability=False)
 
 
 OFFICE = ("office", "offices", Schema)

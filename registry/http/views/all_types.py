@@ -133,7 +133,7 @@ def _resource_object(result: WriteResult) -> str | None:
     if not write.is_shown:
         return None
     is_added = write.verb is Verb.ADD or write.merges
-    query = Query({resource.type: resource.writable}) if is_added else Query()
+    query = Query({resource.type: resource.writable.keys()}) if is_added else Query()
     linkage = {resource.type: written_linkage(result.record, write.change)}
     (text,) = resource_objects(resource, [result.record], linkage, query)
     return text

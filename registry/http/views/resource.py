@@ -92,7 +92,9 @@ class CollectionView(ResourceView):
             raise PreconditionFailed
         if preferences.rolls_back and query.include is not None:
             raise InvalidParameter(_NO_INCLUDE, parameter="include")
-        query = replace(query, fields={self.resource.type: self.resource.writable, **query.fields})
+        query = replace(
+            query, fields={self.resource.type: self.resource.writable.keys(), **query.fields}
+        )
         write = Write(Verb.ADD, self.resource, NEW, change, merges=merges)
         (result,) = await self.repository.write(
             [write.written_by(self.author)], key, rolls_back=preferences.rolls_back

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from itertools import islice
 
 from registry.access.principal import Action, Principal, sufficient_scopes
-from registry.jsonapi.changes import TYPES, Change, FeedQuery, Write
+from registry.jsonapi.changes import Change, Write
 from registry.jsonapi.error_objects import DATA, MAX_ERRORS, ApiErrors
 from registry.jsonapi.error_types import InsufficientScope
 from registry.jsonapi.filtering import filtered_fields, related_filters
-from registry.jsonapi.query import Include, Query, QueryScope
+from registry.jsonapi.query import TYPES, FeedQuery, Include, Query, QueryScope
 from registry.jsonapi.request_documents import OPERATIONS_POINTER
 from registry.model.graph import Graph
 from registry.model.resource_type import Relationship, ResourceType

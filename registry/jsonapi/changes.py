@@ -8,9 +8,7 @@ from typing import Any, Self, TypeAlias
 import orjson
 
 from registry.access.principal import Action, Principal, sufficient_scopes
-from registry.jsonapi.error_objects import DATA, ErrorCollector, JsonPointer, quoted, unknown_type
-from registry.jsonapi.error_types import InvalidParameter
-from registry.jsonapi.query import unknown_parameter
+from registry.jsonapi.error_objects import DATA, JsonPointer
 from registry.model.fieldset import fieldset
 from registry.model.graph import Graph
 from registry.model.implicit_attributes import UPDATED_AT, UPDATED_BY
@@ -168,9 +166,6 @@ def _assign(identifier: Identifier, ids: Mapping[int, int]) -> Identifier:
     return replace(identifier, id=ids[id_])
 
 
-AFTER, TYPES = "page[after]", "filter[type]"
-"""The query parameters of the feed."""
-
 BEGINNING = b"retry: 2000\n\n"
 """Sent first: the milliseconds after which browsers connect again."""
 
@@ -204,34 +199,6 @@ class Audience:
 
     types: frozenset[str]
     readable: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
-class FeedQuery:
-    """The parameters of the feed; None for those that were not sent. after: a position."""
-
-    types: tuple[str, ...] | None
-    after: str | None
-
-
-def parse_feed_query(parameters: Iterable[tuple[str, str]], graph: Graph) -> FeedQuery:
-    """Return the query of a request. Raises ApiErrors with all InvalidParameters."""
-    sent, errors = dict[str, str](), ErrorCollector()
-    types: tuple[str, ...] | None = None
-    known = [resource.type for resource in graph.writable]
-    for name, value in parameters:
-        if name in sent:
-            errors.add(InvalidParameter(f"{quoted(name)} is given twice.", parameter=name))
-        elif name not in {AFTER, TYPES}:
-            errors.add(unknown_parameter(name, (AFTER, TYPES)))
-        elif name == TYPES:
-            types = tuple(value.split(","))
-            for unknown in dict.fromkeys(types):
-                if unknown not in known:
-                    errors.add(InvalidParameter(unknown_type(unknown, known), parameter=TYPES))
-        sent[name] = value
-    errors.raise_any()
-    return FeedQuery(types, sent.get(AFTER))
 
 
 def readable_types(principal: Principal | None, graph: Graph) -> frozenset[str]:

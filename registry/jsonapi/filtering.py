@@ -129,27 +129,27 @@ def _parts(
 
 
 def parse_filter(
-    parameter: str, brackets: Sequence[str], value: str, resource: ResourceType, graph: Graph
+    parameter: str,
+    brackets: Sequence[str],
+    value: str | list[str],
+    resource: ResourceType,
+    graph: Graph,
 ) -> Filter:
     """Return the filter of a query parameter. Raises InvalidParameter, or ApiErrors with several.
 
-    brackets: a field and perhaps an operator; none if the value is JSON.
+    brackets: a field and perhaps an operator; none if the value is JSON. value: a list is one of
+    values to compare with.
     """
     fields = {**resource.stored_fields, **resource.moment_fields}
     related = resource.relationships
     parser = _Parser(parameter, bool(brackets), resource, graph, fields, related, conditions=[])
     try:
-        value.encode()  # bytes that are not UTF-8 arrive as lone surrogates
+        "".join(value).encode()  # bytes that are not UTF-8 arrive as lone surrogates
     except UnicodeEncodeError as error:
         raise parser.error("The value is not UTF-8.") from error
-    match brackets:
-        case []:
-            return parser.parse_json(value)
-        case [name]:
-            return parser.parse_text(name, None, value)
-        case [name, operator]:
-            return parser.parse_text(name, operator, value)
-    raise parser.error("A filter must be `filter[name]=value` or `filter[name][op]=value`.")
+    if isinstance(value, list):
+        return parser.parse_list(brackets[0], value)
+    return parser.parse_text(*brackets, text=value) if brackets else parser.parse_json(value)
 
 
 def related_operator(relationship: Relationship) -> str:
@@ -159,7 +159,11 @@ def related_operator(relationship: Relationship) -> str:
 
 def related_fields(resource: ResourceType, graph: Graph) -> list[ResourceField]:
     """Return the fields of related resources that conditions can name, such as `owner.email`."""
-    return [field for field, _ in _paths(resource.relationships, graph).values()]
+    return [
+        field.renamed(f"{name}.{field.name}")
+        for name, relationship in resource.relationships.items()
+        for field in _fields_of_related(graph[relationship.target]).values()
+    ]
 
 
 def filter_operators(field: ResourceField) -> tuple[str, ...]:
@@ -167,14 +171,10 @@ def filter_operators(field: ResourceField) -> tuple[str, ...]:
     return field.operators if isinstance(field.field, Moment) else (*field.operators, NULL)
 
 
-def _paths(
-    relationships: Mapping[str, Relationship], graph: Graph
-) -> dict[str, tuple[ResourceField, Relationship]]:
-    return {
-        (path := f"{name}.{field.name}"): (field.renamed(path), relationship)
-        for name, relationship in relationships.items()
-        for field in _fields_of_related(graph[relationship.target]).values()
-    }
+def _paths(relationships: Mapping[str, Relationship], graph: Graph) -> Iterator[str]:
+    """Yield the names of the fields of related resources."""
+    for name, relationship in relationships.items():
+        yield from (f"{name}.{field}" for field in _fields_of_related(graph[relationship.target]))
 
 
 def _fields_of_related(resource: ResourceType) -> dict[str, ResourceField]:
@@ -205,7 +205,11 @@ class _Parser:
             detail = f"At `{reduce(JsonPointer.__truediv__, path, JsonPointer())}`: {detail}"
         return InvalidParameter(detail, parameter=self.parameter)
 
-    def parse_text(self, name: str, operator: str | None, text: str) -> Filter:
+    def parse_list(self, name: str, values: list[str]) -> Filter:
+        """Return the condition that a field has one of several values."""
+        return self._comparison(name, Operator.IN, values)
+
+    def parse_text(self, name: str, operator: str | None = None, *, text: str) -> Filter:
         """Return the condition of a parameter that names a field."""
         field, _ = self._field(name)
         value: Any = text
@@ -311,10 +315,13 @@ class _Parser:
     def _field(self, name: str, *path: str | int) -> tuple[ResourceField, Relationship | None]:
         if name in self.fields:
             return self.fields[name], None
-        paths = _paths(self.relationships, self.graph)
-        if name in paths:
-            return paths[name]
-        available = quoted(*self.fields, *paths)
+        # Not all paths: types with many relationships have hundreds, and requests many conditions.
+        link, _, field_name = name.partition(".")
+        if relationship := self.relationships.get(link):
+            target = self.graph[relationship.target]
+            if field := _fields_of_related(target).get(field_name):
+                return field.renamed(name), relationship
+        available = quoted(*self.fields, *_paths(self.relationships, self.graph))
         detail = f"Unknown filter field {quoted(name)}; available: {available}."
         raise self.error(detail, *path, "name")
 

@@ -56,7 +56,7 @@ def parse_sort(value: str, resource: ResourceType, graph: Graph) -> Order:
     """
     if not value:
         return BY_ID
-    keys, errors = list[Key](), ErrorCollector()
+    keys, errors = dict[tuple[Relationship | None, str], Key](), ErrorCollector()
     names = sort_names(resource, graph)
     for text in value.split(","):
         name, owner, relationship = text.removeprefix("-"), resource, None
@@ -70,17 +70,18 @@ def parse_sort(value: str, resource: ResourceType, graph: Graph) -> Order:
             owner = graph[relationship.target]
         stored = owner.stored_fields[field_name]
         descending = text.startswith("-")
-        keys.append(Key(stored.stored_name, descending, relationship, stored))
-    fields = [(key.relationship, key.stored_name) for key in keys]
-    if len(set(fields)) < len(fields):
-        errors.add(InvalidParameter("`sort` must not repeat a field.", parameter="sort"))
+        if (field := (relationship, stored.stored_name)) in keys:
+            errors.add(InvalidParameter("`sort` must not repeat a field.", parameter="sort"))
+            break  # a query string has room for thousands
+        keys[field] = Key(stored.stored_name, descending, relationship, stored)
     errors.raise_any()
-    if (None, "_id") in fields:
-        return tuple(keys[: fields.index((None, "_id")) + 1])  # ids are unique
-    last = keys[-1]
-    if last.relationship and (last.relationship, "_id") not in fields:
-        keys.append(replace(last, stored_name="_id", attribute=ID_FIELD))
-    return (*keys, Key("_id", last.descending))
+    order = list(keys.values())
+    if (None, "_id") in keys:
+        return tuple(order[: list(keys).index((None, "_id")) + 1])  # ids are unique
+    last = order[-1]
+    if last.relationship and (last.relationship, "_id") not in keys:
+        order.append(replace(last, stored_name="_id", attribute=ID_FIELD))
+    return (*order, Key("_id", last.descending))
 
 
 def sort_names(resource: ResourceType, graph: Graph) -> list[str]:

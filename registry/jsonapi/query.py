@@ -1,6 +1,5 @@
-"""Query string -> `Query` (JSON:API 1.0, Fetching Data)."""
+"""What a query string asks for (JSON:API 1.0, Fetching Data), and how its values are parsed."""
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -28,7 +27,10 @@ IncludePath: TypeAlias = tuple[str, ...]
 
 MAX_INCLUDE_STEPS = 3
 
-_BRACKETED = re.compile(r"([^\[\]]+)((?:\[[^\[\]]*\])*)")
+_PAGE = {name: f"page[{name}]" for name in MEMBERS}
+
+AFTER, TYPES = "page[after]", "filter[type]"
+"""The query parameters of the change feed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,26 +92,13 @@ class QueryScope:
         owner, relationship = self.linkage
         return owner, {relationship.name: relationship}
 
-    @property
-    def parameters(self) -> list[str]:
-        """The names of the supported parameters."""
-        fields = (f"fields[{name}]" for name in self.graph)
-        common = ["include", "page[...][size]", *fields]
-        if not self.many:
-            return common
-        return [*(f"page[{name}]" for name in MEMBERS), *common, "sort", "filter", "filter[...]"]
 
+@dataclass(frozen=True, slots=True)
+class FeedQuery:
+    """The parameters of the change feed; None for those that were not sent. after: a position."""
 
-def parse_query(parameters: Iterable[tuple[str, str]], scope: QueryScope) -> Query:
-    """Return the query of a request. Raises ApiErrors with all errors.
-
-    parameters: decoded names and values, in order.
-    """
-    parser = _Parser(scope)
-    for name, value in parameters:
-        with parser.errors:
-            parser.add(name, value)
-    return parser.query()
+    types: tuple[str, ...] | None
+    after: str | None
 
 
 def unknown_parameter(name: str, supported: Collection[str] = ()) -> InvalidParameter:
@@ -126,52 +115,53 @@ def reject_parameters(names: Iterable[str]) -> None:
     errors.raise_any()
 
 
-class _Parser:
-    """Parses parameters one by one, and those that depend on each other at the end."""
+class QueryParser:
+    """Parses the values of parameters one by one, and at the end those that depend on each other.
+
+    Its methods raise InvalidParameter, or ApiErrors with several errors. parameter: as it was sent.
+    """
 
     def __init__(self, scope: QueryScope) -> None:
         self.errors = ErrorCollector()
         self._scope = scope
-        self._names: set[str] = set()
         self._fields: dict[str, Set[str]] = {}
         self._filters: dict[str, Filter] = {}
-        self._include: str | None = None
-        self._sort = ""
-        self._page: dict[str, str] = {}
+        self._texts: dict[str, str] = {}
         self._include_sizes: dict[str, str] = {}
 
-    def add(self, name: str, value: str) -> None:
-        """Parse a parameter. Raises InvalidParameter, or ApiErrors with several."""
-        if name in self._names:
-            raise InvalidParameter(f"{quoted(name)} is given more than once.", parameter=name)
-        self._names.add(name)
-        scope = self._scope
-        match _split_brackets(name):
-            case ["include"]:
-                self._include = value
-            case ["sort"] if scope.many:
-                self._sort = value
-            case ["fields", type_name]:
-                self._fields[type_name] = _parse_fields(name, type_name, value, scope.graph)
-            case ["filter", *brackets] if scope.many:
-                self._filters[name] = parse_filter(
-                    name, brackets, value, scope.resource, scope.graph
-                )
-            case ["page", member] if scope.many and member in MEMBERS:
-                self._page[member] = value
-            case ["page", path, "size"]:
-                self._include_sizes[path] = value
-            case _:
-                raise unknown_parameter(name, scope.parameters)
+    def keep(self, parameter: str, value: str) -> None:
+        """Take the value of `include`, `sort` or a member of `page`, to parse it at the end."""
+        self._texts[parameter] = value
+
+    def include_size(self, _: str, value: str, path: str) -> None:
+        """Take the maximum number of resources to include at the end of a path."""
+        self._include_sizes[path] = value
+
+    def filter(self, parameter: str, value: str | list[str], *brackets: str) -> None:
+        """Take a filter. brackets: its field and operator; none if the value is JSON."""
+        resource, graph = self._scope.resource, self._scope.graph
+        self._filters[parameter] = parse_filter(parameter, brackets, value, resource, graph)
+
+    def fields(self, parameter: str, value: str, type_name: str) -> None:
+        """Take the fields of a type, separated by commas (JSON:API 1.0, Sparse Fieldsets)."""
+        if (resource := self._scope.graph.get(type_name)) is None:
+            detail = unknown_type(type_name, self._scope.graph)
+            raise InvalidParameter(detail, parameter=parameter)
+        names = dict.fromkeys(value.split(",") if value else ()).keys()
+        if unknown := names - resource.fieldset_names:
+            refused, supported = sorted(unknown), sorted(resource.fieldset_names)
+            detail = f"Unknown fields of `{type_name}`: {quoted(*refused)}; available: "
+            raise InvalidParameter(f"{detail}{quoted(*supported)}.", parameter=parameter)
+        self._fields[type_name] = names
 
     def query(self) -> Query:
         """Return the query. Raises ApiErrors if any parameter is not valid."""
-        scope, errors = self._scope, self.errors
+        scope, errors, texts = self._scope, self.errors, self._texts
         order, included, sizes, page = None, None, dict[IncludePath, int](), None
         with errors:
-            order = parse_sort(self._sort, scope.resource, scope.graph)
+            order = parse_sort(texts.get("sort", ""), scope.resource, scope.graph)
         with errors:
-            included = _parse_include(self._include or "", scope)
+            included = _parse_include(texts.get("include", ""), scope)
         for path, value in self._include_sizes.items():
             parameter, steps = f"page[{path}][size]", tuple(path.split("."))
             with errors:
@@ -180,30 +170,38 @@ class _Parser:
                     raise InvalidParameter(detail, parameter=parameter)
                 sizes[steps] = parse_size(value, parameter)
         with errors:
-            if self._page:
-                page = parse_page(self._page, scope.page_size, scope.resource, order)
+            if members := {name: texts[sent] for name, sent in _PAGE.items() if sent in texts}:
+                page = parse_page(members, scope.page_size, scope.resource, order)
         errors.raise_any()
-        tree = None if self._include is None or included is None else included[0]
+        tree = included[0] if included is not None and "include" in texts else None
         return Query(self._fields, tree, sizes, order or BY_ID, self._filters, page)
 
 
-def _split_brackets(name: str) -> list[str]:
-    """Return the parts of a name: `filter[serial][prefix]` is filter, serial, prefix."""
-    match = _BRACKETED.fullmatch(name)
-    return [match[1], *match[2][1:-1].split("][")] if match and match[2] else [name]
+class FeedParser:
+    """Parses the parameters of the change feed; as QueryParser."""
 
+    def __init__(self, graph: Graph) -> None:
+        self.errors = ErrorCollector()
+        self._known = [resource.type for resource in graph.writable]
+        self._types: tuple[str, ...] | None = None
+        self._after: str | None = None
 
-def _parse_fields(parameter: str, type_name: str, value: str, graph: Graph) -> Set[str]:
-    """JSON:API 1.0, Sparse Fieldsets; an empty value selects no fields."""
-    if type_name not in graph:
-        raise InvalidParameter(unknown_type(type_name, graph), parameter=parameter)
-    names = dict.fromkeys(value.split(",") if value else ()).keys()
-    available = graph[type_name].fieldset_names
-    if unknown := names - available:
-        refused, supported = quoted(*sorted(unknown)), quoted(*sorted(available))
-        detail = f"Unknown fields of `{type_name}`: {refused}; available: {supported}."
-        raise InvalidParameter(detail, parameter=parameter)
-    return names
+    def after(self, _: str, value: str) -> None:
+        """Take a position."""
+        self._after = value
+
+    def types(self, parameter: str, value: str) -> None:
+        """Take names of types, separated by commas."""
+        self._types = tuple(value.split(","))
+        for unknown in dict.fromkeys(self._types):
+            if unknown not in self._known:
+                detail = unknown_type(unknown, self._known)
+                self.errors.add(InvalidParameter(detail, parameter=parameter))
+
+    def query(self) -> FeedQuery:
+        """Return the query. Raises ApiErrors if any parameter is not valid."""
+        self.errors.raise_any()
+        return FeedQuery(self._types, self._after)
 
 
 def _parse_include(value: str, scope: QueryScope) -> tuple[Include, set[IncludePath]]:

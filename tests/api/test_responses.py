@@ -11,7 +11,8 @@ from urllib.parse import quote
 import pytest
 
 from registry.http.views import document_view, relationship, resource
-from registry.jsonapi.query import Query, QueryScope, parse_query
+from registry.jsonapi.query import Query, QueryScope
+from registry.jsonapi.query_parameters import parse_query
 from registry.offloading import MAX_INLINE_OBJECTS
 from registry.storage.writes.unit_of_work import UnitOfWork
 from tests.support import VARY, Api, Database, to_many

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qsl
 
 import pytest
@@ -9,7 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from registry.jsonapi.error_objects import MAX_ERRORS
-from registry.jsonapi.query import QueryScope, parse_query
+from registry.jsonapi.filtering import Condition, Filter
+from registry.jsonapi.query import QueryScope
+from registry.jsonapi.query_parameters import (
+    FEED_PARAMETERS,
+    QUERY_PARAMETERS,
+    QueryParameter,
+    parse_query,
+)
+from registry.model.attributes import Operator
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from tests.jsonapi.support import errors_of
@@ -62,14 +72,13 @@ def rejection(name: str, scope: QueryScope) -> str:
 
 def test_an_unknown_parameter_names_all_that_are_supported() -> None:
     assert rejection("colour", PERSONS) == (
-        "Unknown query parameter `colour`; supported: `page[number]`, `page[size]`, "
-        "`page[after]`, `page[before]`, `page[total]`, `include`, `page[...][size]`, "
-        "`fields[person]`, `fields[computer]`, `fields[assignment]`, `sort`, `filter`, "
-        "`filter[...]`."
+        "Unknown query parameter `colour`; supported: `page[size]`, `page[number]`, "
+        "`page[after]`, `page[before]`, `page[total]`, `sort`, `include`, `page[PATH][size]`, "
+        "`fields[TYPE]`, `filter`, `filter[FIELD]`, `filter[FIELD][OPERATOR]`, `filter[FIELD][]`."
     )
     assert rejection("page[offset]", replace(PERSONS, many=False)) == (
-        "Unknown query parameter `page[offset]`; supported: `include`, `page[...][size]`, "
-        "`fields[person]`, `fields[computer]`, `fields[assignment]`."
+        "Unknown query parameter `page[offset]`; supported: `include`, "
+        "`page[PATH][size]`, `fields[TYPE]`."
     )
 
 
@@ -80,3 +89,26 @@ def test_a_query_string_is_parsed_or_rejected(parameters: list[tuple[str, str]])
     assert errors or len(set(names)) == len(names)
     assert all(error.parameter in {*names, "page[before]"} for error in errors)
     assert {error.status for error in errors} <= {400}
+
+
+def test_the_documentation_has_the_table_of_parameters() -> None:
+    all_rows: list[QueryParameter[Any, Any]] = [*QUERY_PARAMETERS, *FEED_PARAMETERS]
+    rows = [f"| `{row.name}` | {row.applies_to} | {row.sentence} |" for row in all_rows]
+    table = "\n".join(["| parameter | of | value |", "|---|---|---|", *rows])
+    assert table in (Path(__file__).parents[2] / "docs/tour.md").read_text(), table
+
+
+def parsed_filter(query: str) -> Filter:
+    (condition,) = parse_query(parse_qsl(query), PERSONS).filters.values()
+    return condition
+
+
+def test_several_values_can_be_sent_as_parameters_with_brackets() -> None:
+    several = parsed_filter("filter[id][]=1&filter[id][]=2")
+    assert several == parsed_filter("filter[id][in]=1,2")
+    assert parsed_filter("filter[id][]=1") == parsed_filter("filter[id][in]=1")
+    assert parsed_filter("filter[last_name][]=King, Ada") == Condition(
+        "last_name", Operator.IN, ("King, Ada",)
+    )
+    (error,) = errors_of(partial(parsed_filter, "filter[id][]=1&filter[id][]=x"))
+    assert (error.status, error.parameter) == (400, "filter[id][]")

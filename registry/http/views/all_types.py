@@ -12,11 +12,8 @@ from registry.http.responses import POSITION
 from registry.http.views.document_view import DocumentView
 from registry.jsonapi.authorization import required_by_feed, required_by_operations
 from registry.jsonapi.changes import (
-    AFTER,
     Audience,
-    FeedQuery,
     Verb,
-    parse_feed_query,
     readable_types,
 )
 from registry.jsonapi.content_negotiation import prefers
@@ -28,7 +25,8 @@ from registry.jsonapi.documents import (
     written_linkage,
 )
 from registry.jsonapi.error_types import InvalidPosition, PreconditionFailed
-from registry.jsonapi.query import Query
+from registry.jsonapi.query import AFTER, FeedQuery, Query
+from registry.jsonapi.query_parameters import parse_feed_query
 from registry.jsonapi.request_documents import load_operations
 from registry.offloading import offload
 from registry.protocol import EVENT_STREAM, EXTENSION, LAST_EVENT_ID, MEDIA_TYPE, media_type

@@ -55,13 +55,8 @@ from registry.jsonapi.documents import (
 )
 from registry.jsonapi.error_objects import ErrorCollector
 from registry.jsonapi.error_types import InvalidMerge, InvalidPreference, NotFound
-from registry.jsonapi.query import (
-    NO_PARAMETERS,
-    Query,
-    QueryScope,
-    parse_query,
-    reject_parameters,
-)
+from registry.jsonapi.query import NO_PARAMETERS, Query, QueryScope, reject_parameters
+from registry.jsonapi.query_parameters import parse_query
 from registry.model.implicit_attributes import parse_id
 from registry.model.record import ID, Record
 from registry.model.resource_type import ResourceType

@@ -24,6 +24,23 @@ class BatchLimits:
     max_in_flight: int = 1
     min_parallel: int = 8
 
+    def size(self, waiting: int, in_flight: int) -> int:
+        """Return the size of the next batch: an equal share of all keys for each batch in flight.
+
+        Otherwise the service and the database would take turns even with many callers.
+        """
+        share = -(-(waiting + in_flight) // self.max_in_flight)
+        return min(self.max_size, max(share, self.min_parallel))
+
+    def may_start(self, waiting: int, in_flight: int, batches: int) -> bool:
+        """Whether a batch leaves now. waiting, in_flight: keys. batches: those in flight.
+
+        At once if none is in flight, and in parallel if enough keys wait.
+        """
+        if batches == self.max_in_flight or not waiting:
+            return False
+        return not batches or waiting >= self.size(waiting, in_flight)
+
 
 LOOKUPS_OF_ONE = BatchLimits(256, 2, min_parallel=64)
 """Lookups of one id, per type. With many callers, the service renders the records of one batch
@@ -66,7 +83,7 @@ _BATCH_THREADS = 100
 link each never have more in flight; more types may wait for a thread."""
 
 SLOW_THREADS = 25 * max(2, CORES)
-"""Threads of heavy queries, streams and large transactions, which may take seconds."""
+"""Threads of heavy requests and streams, which may take seconds."""
 
 THREADS = _BATCH_THREADS + SLOW_THREADS
 """Threads for commands, and their connections, in total; both start on demand.
@@ -93,12 +110,12 @@ class Capacity:
 
     small_requests: reads by id, pages along an index, small writes; also, counted separately,
     lookups of access tokens. Most wait for threads: refusing them would take as much CPU time.
-    heavy_queries: what no index serves. They leave half of the cores to others.
-    streams: collections without `page`. Each may be as slow as its client, in constant memory.
-    large_transactions: writes of many resources. They leave half of the cores to others.
-    large_bodies: requests whose large body is arriving, or has arrived in parts, at the pace of the
-    client. Each takes 0.4 MB.
-    large_documents: requests whose large body has arrived. They are parsed one by one.
+    heavy_requests: queries that no index serves, chunks of long linkage, and writes of many
+    resources. They leave half of the cores to others.
+    streams: documents that are sent while they are read. Each may be as slow as its client, in
+    constant memory.
+    uploads: requests with a large body, which arrives at the pace of the client. While it waits,
+    each takes 0.4 MB; they are parsed one by one.
     followers: of the change feed. Each takes 40 kB while it waits, and no slot of another class.
     catch_ups: followers that each read changes older than the shared ones.
     queue_length: the requests that wait for each limit; others are refused at once.
@@ -107,11 +124,9 @@ class Capacity:
     """
 
     small_requests: int
-    heavy_queries: int
+    heavy_requests: int
     streams: int
-    large_transactions: int
-    large_bodies: int
-    large_documents: int
+    uploads: int
     followers: int
     catch_ups: int = 8
     queue_length: int = 2_000
@@ -122,14 +137,12 @@ class Capacity:
     @classmethod
     def of(cls, settings: Settings) -> Self:
         """Return the limits for the cores of this machine and these settings."""
-        half_of_cores, requests = max(1, CORES // 2), settings.capacity
+        heavy_requests, requests = max(2, CORES // 2), settings.capacity
         return cls(
             small_requests=requests,
-            heavy_queries=half_of_cores,
-            streams=min(max(1, requests // 125), SLOW_THREADS - 2 * half_of_cores),
-            large_transactions=half_of_cores,
-            large_bodies=max(1, requests // 30),
-            large_documents=2 * CORES,
+            heavy_requests=heavy_requests,
+            streams=min(max(1, requests // 125), SLOW_THREADS - heavy_requests),
+            uploads=max(1, requests // 60),
             followers=4 * requests,
             queue_seconds=QUEUE_SECONDS,
             query_seconds=settings.query_seconds,

@@ -77,8 +77,7 @@ PLAIN = Compound({}, None)
 """Neither relationships nor included resources."""
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """Resources of one type, with the relationships to show of them."""
 
     resource: ResourceType

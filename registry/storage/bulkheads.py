@@ -1,6 +1,16 @@
 """Bulkheads: the operations of each class have a limit and a bounded queue of their own.
 
-A flood of one class then takes neither the threads nor the connections of the others.
+A flood of one class then takes neither the threads nor the connections of the others. The rules:
+
+- At most `limit` operations are in progress; others wait, in the order of their arrival.
+- Where clients determine how long their slots are occupied, each operation names its client. A
+  client gets another slot only while it has fewer than are free: at most half of all, the next at
+  most half of the rest, and so on, so that a slow one leaves slots to others.
+- An operation is refused if `queue` others wait already, and after `seconds` of waiting; but not
+  what a response needs that has begun.
+- A caller that is cancelled leaves the queue, or gives back the slot that it has just got.
+
+`Slots` has the state and decides what may start; `Bulkhead` lets callers wait for that.
 """
 
 import asyncio
@@ -8,71 +18,112 @@ from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields
-from typing import Self
+from typing import Any, Self
 
 from registry.capacity import Capacity
 from registry.jsonapi.error_types import Overloaded
 from registry.metrics import BULKHEAD_IN_PROGRESS, BULKHEAD_REFUSALS, BULKHEAD_WAITING
 
 
-class Bulkhead:
-    """Limits how many operations of one class are in progress; others wait, in order of arrival.
+class Slots:
+    """The slots of a class of operations, and those that wait for one, without an event loop.
 
-    Overloaded is raised if `queue` others wait already, or after `seconds` of waiting. A caller
-    that is cancelled leaves the queue. name: in metrics and, with blanks, in errors.
-
-    Where a client determines how long its slots are occupied, the caller names it. A client gets
-    another slot only while it has fewer than are free: at most half of all, the next at most half
-    of the rest, and so on, so that a slow one leaves slots to others.
+    client: the one that determines how long a slot is occupied; None where the service does.
     """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.free = limit
+        self._of_client = Counter[str]()  # occupied slots
+        # Ordered: a dict takes long to find its first entry when those before it were deleted.
+        self.waiting: OrderedDict[Any, str | None] = OrderedDict()
+
+    def take(self, client: str | None) -> bool:
+        """Occupy a slot if the client may have one; return whether it has."""
+        if self.free <= (0 if client is None else self._of_client[client]):
+            return False
+        self.free -= 1
+        if client is not None:
+            self._of_client[client] += 1
+        return True
+
+    def give_back(self, client: str | None) -> None:
+        """Make a slot free that the client has occupied. Call `start` then."""
+        self.free += 1
+        if client is not None:
+            self._of_client[client] -= 1
+            if not self._of_client[client]:
+                del self._of_client[client]
+
+    def start(self) -> tuple[Any, str | None] | None:
+        """Return the operation that starts now, with its client; None if none may start.
+
+        Call it after each event that makes a slot free, until it returns None.
+        """
+        if self.free:
+            for operation, client in self.waiting.items():
+                if self.take(client):
+                    del self.waiting[operation]
+                    return operation, client
+        return None
+
+
+class Bulkhead:
+    """Lets operations of one class wait for slots. name: in metrics and, with blanks, in errors."""
 
     def __init__(self, name: str, limit: int, queue: int, seconds: float) -> None:
         self._name = name
-        self._limit = limit
+        self._slots = Slots(limit)
         self._queue = queue
         self._seconds = seconds
-        self._free = limit
-        self._of_client = Counter[str]()  # occupied slots
-        # In order of arrival, with their clients; a dict takes long to find its first entry when
-        # those before it have been deleted.
-        self._waiting: OrderedDict[asyncio.Future[None], str | None] = OrderedDict()
         self._refused_by_length = BULKHEAD_REFUSALS.sample(name, "length")
         self._refused_by_time = BULKHEAD_REFUSALS.sample(name, "time")
 
     def expose(self) -> None:
         """Let the metrics of this process show the operations in progress and in the queue."""
-        BULKHEAD_IN_PROGRESS.set_function(lambda: self._limit - self._free, self._name)
-        BULKHEAD_WAITING.set_function(lambda: len(self._waiting), self._name)
+        BULKHEAD_IN_PROGRESS.set_function(lambda: self.in_progress, self._name)
+        BULKHEAD_WAITING.set_function(lambda: self.waiting, self._name)
+
+    @property
+    def in_progress(self) -> int:
+        """How many operations have a slot."""
+        return self._slots.limit - self._slots.free
 
     @property
     def is_idle(self) -> bool:
         """Whether no operation is in progress."""
-        return self._free == self._limit
+        return not self.in_progress
+
+    @property
+    def waiting(self) -> int:
+        """How many operations wait."""
+        return len(self._slots.waiting)
 
     async def acquire(self, client: str | None = None, *, is_refusable: bool = True) -> None:
         """Occupy a slot until `release`, which takes the same client. Raises Overloaded.
 
-        is_refusable: otherwise it waits as long as it takes, as a response that has begun. Another
+        is_refusable: False for a response that has begun, which waits as long as it takes. Another
         bulkhead limits how many such callers there are.
         """
-        if self._admits(client):
-            self._occupy(client)
+        slots = self._slots
+        if slots.take(client):
             return
-        if is_refusable and len(self._waiting) >= self._queue:
+        if is_refusable and self.waiting >= self._queue:
             self._refused_by_length[0] += 1
             raise self._error(f"{self._queue} others wait already", client)
         loop = asyncio.get_running_loop()
         place: asyncio.Future[None] = loop.create_future()
-        self._waiting[place] = client
+        slots.waiting[place] = client
         timer = loop.call_later(self._seconds, self._refuse, place) if is_refusable else None
         try:
             await place
         except asyncio.CancelledError:
-            if not place.cancelled() and place.exception() is None:
+            if place.cancelled():
+                slots.waiting.pop(place, None)
+            elif place.exception() is None:
                 self.release(client)  # the slot arrived at the same moment
             raise
         finally:
-            self._waiting.pop(place, None)
             if timer is not None:
                 timer.cancel()
 
@@ -93,45 +144,26 @@ class Bulkhead:
             self.release(client)
 
     def release(self, client: str | None = None) -> None:
-        """Pass the slot on to the caller that has waited longest and may have one."""
-        self._free += 1
-        if client is not None:
-            self._of_client[client] -= 1
-            if not self._of_client[client]:
-                del self._of_client[client]
-        while self._waiting and self._free:
-            waiting = self._waiting.items()
-            may_enter = (one for one in waiting if not one[0].done() and self._admits(one[1]))
-            place, client = next(may_enter, (None, None))
-            if place is None:
-                break
-            del self._waiting[place]
-            self._occupy(client)
-            place.set_result(None)
-
-    def _admits(self, client: str | None) -> bool:
-        return self._free > (0 if client is None else self._of_client[client])
-
-    def _occupy(self, client: str | None) -> None:
-        self._free -= 1
-        if client is not None:
-            self._of_client[client] += 1
+        """Make a slot free, for those that wait."""
+        self._slots.give_back(client)
+        while started := self._slots.start():
+            place, client = started
+            if place.done():  # its caller was cancelled, and has not run since
+                self._slots.give_back(client)
+            else:
+                place.set_result(None)
 
     def _refuse(self, place: asyncio.Future[None]) -> None:
-        if not place.done():
+        if place in self._slots.waiting and not place.done():
             self._refused_by_time[0] += 1
             reason = f"this request has waited for {self._seconds:g} s"
-            place.set_exception(self._error(reason, self._waiting[place]))
+            place.set_exception(self._error(reason, self._slots.waiting.pop(place)))
 
     def _error(self, reason: str, client: str | None) -> Overloaded:
         name = self._name.replace("_", " ")
-        reached = "is reached for this address" if client and self._free else "is reached"
-        detail = f"The limit of {name} in progress, {self._limit}, {reached}, and {reason}."
+        reached = "is reached for this address" if client and self._slots.free else "is reached"
+        detail = f"The limit of {name} in progress, {self._slots.limit}, {reached}, and {reason}."
         return Overloaded(f"{detail} Nothing was changed.", retry_after=self._seconds)
-
-
-_DATABASE = ("small_requests", "heavy_queries", "streams", "large_transactions")
-"""The bulkheads of operations on the database."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +171,9 @@ class Bulkheads:
     """The bulkheads of one process, each named as its limit in Capacity."""
 
     small_requests: Bulkhead
-    heavy_queries: Bulkhead
+    heavy_requests: Bulkhead
     streams: Bulkhead
-    large_transactions: Bulkhead
-    large_bodies: Bulkhead
-    large_documents: Bulkhead
+    uploads: Bulkhead
     followers: Bulkhead
     catch_ups: Bulkhead
 
@@ -161,3 +191,8 @@ class Bulkheads:
         """Let the metrics of this process show these bulkheads."""
         for field in fields(self):
             getattr(self, field.name).expose()
+
+    @property
+    def are_idle(self) -> bool:
+        """Whether no operation on the database is in progress."""
+        return self.small_requests.is_idle and self.heavy_requests.is_idle and self.streams.is_idle

@@ -51,7 +51,7 @@ _UNAUTHORIZED = 13
 class Repository:
     """The resources of one database.
 
-    bulkheads: callers enter `large_bodies`, `large_documents`, `followers` and `catch_ups`, the
+    bulkheads: callers enter `uploads`, `followers`, `catch_ups` and for some `streams`, the
     methods enter the others. positions: of this database; set by `prepare`.
     """
 
@@ -200,7 +200,7 @@ class Repository:
         if not self._disk_space.is_enough:
             raise DiskFull(RESERVE_BYTES)
         bulkheads = self.bulkheads
-        slots = bulkheads.large_transactions if is_large(writes) else bulkheads.small_requests
+        slots = bulkheads.heavy_requests if is_large(writes) else bulkheads.small_requests
         await slots.acquire()
         # The slot is free when the writes have ended, even if the caller is cancelled before.
         request = WriteRequest(writes, key, rolls_back=rolls_back, on_end=slots.release)

@@ -402,8 +402,7 @@ async def test_an_http_1_0_client_gets_unchunked_events(api: Api) -> None:
 
 
 def number_of_followers(api: Api) -> int:
-    bulkhead = api.repository.bulkheads.followers
-    return bulkhead._limit - bulkhead._free
+    return api.repository.bulkheads.followers.in_progress
 
 
 async def fill(api: Api, reader: Stream) -> None:

@@ -81,7 +81,7 @@ async def test_queues_are_shown_by_class(serve: Serve) -> None:
     async with bulkheads(api).streams:
         assert (await scrape(api))[in_progress] == 1
         waiting = asyncio.create_task(api.get("/persons?filter[email][contains]=x"))
-        assert await eventually(lambda: bulkheads(api).streams._waiting)
+        assert await eventually(lambda: bulkheads(api).streams.waiting)
         assert (await scrape(api))[waits] == 1
     assert (await waiting).status == 200
     samples = await scrape(api)

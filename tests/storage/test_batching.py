@@ -99,55 +99,33 @@ async def test_an_error_of_one_key_is_raised_to_its_caller_only() -> None:
         await second
 
 
-async def inline() -> tuple[HeldBatches, Batcher[int, int]]:
-    """Return an idle batcher whose last caller was alone, and its batches."""
+async def test_a_batch_is_cancelled_when_all_its_callers_are() -> None:
     batches, batcher = held(9, is_cancellable=True)
-    batches.released.set()
-    assert await batcher.load(1) == 10
-    await batcher.close()
-    batches.released.clear()
-    return batches, batcher
-
-
-async def test_keys_that_arrive_during_a_lone_batch_share_the_next() -> None:
-    batches, batcher = await inline()
-    tasks = await load(batcher, 2) + await load(batcher, 3, 4)
-    assert batches.loaded == [[1], [2]]
-    batches.released.set()
-    assert await asyncio.gather(*tasks) == [20, 30, 40]
-    assert batches.loaded == [[1], [2], [3, 4]]
-
-
-async def test_a_batch_is_cancelled_with_the_caller_that_loads_it_alone() -> None:
-    batches, batcher = await inline()
-    (alone,) = await load(batcher, 2)
+    first, second = await load(batcher, 1, 2)
     (waiting,) = await load(batcher, 3)
-    alone.cancel()
+    first.cancel()
     await asyncio.sleep(0.01)
-    assert batches.loaded == [[1], [2], [3]]
+    assert batches.loaded == [[1, 2]]
+    second.cancel()
+    await asyncio.sleep(0.01)
+    assert batches.loaded == [[1, 2], [3]]
     batches.released.set()
     assert await waiting == 30
 
 
-@pytest.mark.parametrize(("count", "sizes"), [(7, [7]), (100, [50, 50])])
-async def test_keys_are_divided_among_parallel_batches_of_a_minimum_size(
-    count: int, sizes: list[int]
-) -> None:
-    batches, batcher = held(999, 2)
-    tasks = await load(batcher, *range(count))
-    assert [len(keys) for keys in batches.loaded] == sizes
-    batches.released.set()
-    assert await asyncio.gather(*tasks) == [key * 10 for key in range(count)]
+def test_keys_are_divided_among_parallel_batches_of_a_minimum_size() -> None:
+    limits = BatchLimits(999, 2)
+    assert [limits.size(waiting, 0) for waiting in (7, 100, 5_000)] == [8, 50, 999]
+    assert limits.size(50, 50) == 50
 
 
-async def test_a_batch_below_the_minimum_is_not_dispatched_in_parallel() -> None:
-    batches, batcher = held(999, 2, 64)
-    tasks = await load(batcher, *range(40)) + await load(batcher, *range(40, 80))
-    assert [len(keys) for keys in batches.loaded] == [40]
-    tasks += await load(batcher, *range(80, 110))
-    assert [len(keys) for keys in batches.loaded] == [40, 64]
-    batches.released.set()
-    assert await asyncio.gather(*tasks) == [key * 10 for key in range(110)]
+def test_a_batch_below_the_minimum_is_not_dispatched_in_parallel() -> None:
+    limits = BatchLimits(999, 2, 64)
+    assert limits.may_start(1, 0, 0)
+    assert [limits.may_start(waiting, 40, 1) for waiting in (0, 40, 63, 64)] == [
+        *[False, False, False, True]
+    ]
+    assert not limits.may_start(500, 104, 2)
 
 
 class Pages:
@@ -200,7 +178,7 @@ def load_page(api: Api, query: Query) -> asyncio.Task[Window]:
     return asyncio.create_task(load())
 
 
-async def test_concurrent_requests_take_two_queries_per_distinct_page(
+async def test_concurrent_requests_take_one_query_per_distinct_page(
     api: Api, commands: CommandLog
 ) -> None:
     for _ in range(5):
@@ -220,5 +198,4 @@ async def test_concurrent_requests_take_two_queries_per_distinct_page(
     windows = await asyncio.gather(*tasks[len(queries) * 5 :])
     ids = [[record["_id"] for record in window.records] for window in windows]
     assert ids == [[3, 4], [5], [3, 2], [1]] * 10
-    # One for the first request, and one for all that arrive meanwhile.
-    assert commands.take("find") == ["persons"] * 2 * len(queries)
+    assert commands.take("find") == ["persons"] * len(queries)

@@ -311,7 +311,7 @@ async def test_a_write_that_has_begun_is_completed_when_its_client_leaves(
     waiting.cancel()
     await asyncio.wait([begun, waiting])
     bulkheads = registry.repository.bulkheads
-    bulkhead = bulkheads.small_requests if identifiers == 1 else bulkheads.large_transactions
+    bulkhead = bulkheads.small_requests if identifiers == 1 else bulkheads.heavy_requests
     assert not bulkhead.is_idle, "they count until they have ended"
     gate.open()
     assert await eventually(partial(is_renamed, database))

@@ -88,8 +88,8 @@ async def test_queries_of_a_type_without_indexes_count_as_heavy(
     for name in ("computers", "assignments"):
         await database[name].insert_many({"_id": number} for number in (1, 2))
     await fill(database, 10)
-    api = await serve(catch_up=False, heavy_queries=1, queue_length=0, queue_seconds=0.001)
-    async with api.repository.bulkheads.heavy_queries:
+    api = await serve(catch_up=False, heavy_requests=1, queue_length=0, queue_seconds=0.001)
+    async with api.repository.bulkheads.heavy_requests:
         assert (await api.get("/persons?page[size]=2")).status == 200
         assert (await api.get("/persons?page[size]=2&sort=-id")).status == 200
         assert (await api.get("/persons?page[size]=2&sort=last_name")).status == 503

@@ -143,7 +143,7 @@ async def stored(database: Database, serve: Serve) -> Api:
             }
             for number in range(1, COUNT + 1)
         )
-    api = await serve(heavy_queries=1, queue_length=0, queue_seconds=0.001)
+    api = await serve(heavy_requests=1, queue_length=0, queue_seconds=0.001)
     for resource in GRAPH.values():  # loads the index of ids
         await api.get(f"/{resource.collection}?page[number]=1&page[size]=1")
     return api
@@ -153,7 +153,7 @@ async def test_every_request_is_served_by_an_index_or_counts_as_heavy(
     stored: Api, database: Database
 ) -> None:
     wrong = []
-    async with bulkheads(stored).heavy_queries:
+    async with bulkheads(stored).heavy_requests:
         for request in REQUESTS:
             async with profiled(database, *(one.collection for one in GRAPH.values())) as profile:
                 response = await stored.get(request)
@@ -165,8 +165,8 @@ async def test_every_request_is_served_by_an_index_or_counts_as_heavy(
 
 
 async def test_a_query_is_cheap_only_if_one_index_serves_it(serve: Serve) -> None:
-    api = await serve(heavy_queries=1, queue_length=0, queue_seconds=0.001)
-    async with bulkheads(api).heavy_queries:
+    api = await serve(heavy_requests=1, queue_length=0, queue_seconds=0.001)
+    async with bulkheads(api).heavy_requests:
         for status, queries in ((200, CHEAP), (503, HEAVY)):
             for query in queries:
                 response = await api.get(f"/computers?{query}&page[size]=1")

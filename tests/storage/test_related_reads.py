@@ -26,7 +26,7 @@ MANY_COMPUTERS = "filter[computers.serial][prefix]=A-"
 @pytest.fixture
 async def stored(serve: Serve, database: Database) -> Api:
     """Persons with one computer each; every second one is called Hopper."""
-    api = await serve(heavy_queries=1, queue_length=0, queue_seconds=0.001)
+    api = await serve(heavy_requests=1, queue_length=0, queue_seconds=0.001)
     names = ("Liskov", "Hopper")
     await database.persons.insert_many(
         {
@@ -110,7 +110,7 @@ async def test_filters_that_few_related_resources_match_are_not_heavy(stored: Ap
         ("/computers?filter[owner.email][contains]=7&page[size]=10", True),
         (f"/computers?{FEW}&page[number]=1", False),
     ):
-        async with bulkheads(stored).heavy_queries:
+        async with bulkheads(stored).heavy_requests:
             response = await stored.get(path)
         assert response.status == (503 if is_heavy else 200), path
         assert (await stored.get(path)).status == 200

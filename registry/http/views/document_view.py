@@ -8,7 +8,6 @@ from collections.abc import (
     Mapping,
 )
 from contextlib import aclosing
-from dataclasses import replace
 from itertools import chain
 from typing import TypeAlias, TypeVar
 
@@ -17,7 +16,6 @@ from aiohttp import hdrs, web
 from registry.compound import CompoundStream, only, resolve
 from registry.http.access_control import AUTHENTICATOR, PRINCIPAL, bearer_token
 from registry.http.addresses import query_of
-from registry.http.admission import SLOTS
 from registry.http.app_keys import ADDRESSES, REPOSITORY
 from registry.http.compression import MIN_BYTES, GzipWriter, compresses
 from registry.http.request_body import read_body
@@ -134,10 +132,9 @@ class DocumentView(BaseView):
         self.negotiate(extension)
         is_late = not request.content.is_eof()
         body = await read_body(request, extension)
-        if is_large := len(body) > MAX_INLINE_BYTES:
-            await request[SLOTS].enter(self.repository.bulkheads.large_documents)
         # Not always: 2 % of the CPU time of creating a person.
-        if (is_late or is_large) and PRINCIPAL in request and (token := bearer_token(request)):
+        has_waited = is_late or len(body) > MAX_INLINE_BYTES
+        if has_waited and PRINCIPAL in request and (token := bearer_token(request)):
             await self.app[AUTHENTICATOR].verify(token)
         return body
 
@@ -283,7 +280,7 @@ class ResourceView(DocumentView):
 
         async def primary() -> AsyncGenerator[Part]:
             async for part in stream.primary(only([record])):
-                yield replace(part, linkage=_with_written(part.linkage, resource, record, change))
+                yield part._replace(linkage=_with_written(part.linkage, resource, record, change))
 
         async with (
             aclosing(stream.included()) as included,

@@ -22,8 +22,8 @@ _Call: TypeAlias = tuple[_Key, asyncio.Future[_Result], float]
 """The key of a caller, what it waits for, and since when."""
 
 _ITERATIONS_BEFORE_PARTIAL_BATCH = 2
-"""Event-loop iterations to wait before dispatching a partial batch, so that callers that have just
-received their results can join it."""
+"""Event-loop iterations to wait after a batch of several keys, before a partial one may leave, so
+that callers that have just received their results can join it."""
 
 
 _FETCHES = BatchLimits(SHARING_CALLERS)
@@ -32,13 +32,11 @@ _FETCHES = BatchLimits(SHARING_CALLERS)
 class Batcher(Generic[_Key, _Result]):
     """Collects the keys of concurrent callers and loads them in batches.
 
-    Dispatches at once when idle, and in parallel when enough callers wait. A key only joins a batch
-    that has not been dispatched, so a result is never older than the call. A cancelled caller does
-    not affect the others.
+    After each event, BatchLimits decides whether a batch leaves. A key only joins a batch that has
+    not left, so a result is never older than the call. A cancelled caller does not affect others.
 
     batch_fn: loads a batch. name: in metrics. on_idle: called when no batch or caller is left.
-    is_cancellable: whether a batch is cancelled when all its callers are. A caller that is alone
-    then loads its batch in its own task, unless the batch before had several callers.
+    is_cancellable: whether a batch is cancelled when all its callers are.
     """
 
     def __init__(
@@ -53,8 +51,7 @@ class Batcher(Generic[_Key, _Result]):
         self._loop = asyncio.get_running_loop()  # which takes a system call in Python 3.11
         self._batch_fn = batch_fn
         self._limits = limits
-        self._in_flight = self._keys_in_flight = 0
-        self._last_size = 1
+        self._keys_in_flight = 0
         self._on_idle = on_idle
         self._is_cancellable = is_cancellable
         self._queue: deque[_Call[_Key, _Result]] = deque()
@@ -69,54 +66,31 @@ class Batcher(Generic[_Key, _Result]):
 
     async def load(self, key: _Key) -> _Result:
         """Return the result of the key. Raises what its batch failed with."""
-        if self._is_cancellable and self._last_size == 1 and not self._in_flight:
-            self._in_flight += 1
-            self._begin(1, 0.0)
-            try:
-                (result,) = await self._batch_fn([key])
-            finally:
-                self._keys_in_flight -= 1
-                self._end()
-            if isinstance(result, Exception):
-                raise result
-            return result
         future: asyncio.Future[_Result] = self._loop.create_future()
         self._queue.append((key, future, perf_counter()))
-        self._dispatch()
+        self._start()
         return await future
 
-    def _dispatch(self) -> None:
-        if self._in_flight == self._limits.max_in_flight:
-            return
-        if not self._in_flight or len(self._queue) >= self._batch_size:
-            self._in_flight += 1
-            task = asyncio.create_task(self._run_batch())
+    def _start(self) -> None:
+        """Start a batch if one may leave now: the step after each event."""
+        if self._limits.may_start(len(self._queue), self._keys_in_flight, len(self._tasks)):
+            task = self._loop.create_task(self._run_batch())
             self._tasks.add(task)
-            task.add_done_callback(self._task_done)
+            task.add_done_callback(self._end)
 
-    def _task_done(self, task: asyncio.Task[None]) -> None:
+    def _end(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        self._end()
-
-    def _begin(self, size: int, waited: float) -> None:
-        """Count a batch of this size, whose first key has waited for so many seconds."""
-        BATCH_SIZE.observe(self._sizes, size)
-        BATCH_WAIT.observe(self._waits, waited)
-        self._keys_in_flight += size
-        self._last_size = size
-
-    def _end(self) -> None:
-        self._in_flight -= 1
-        if self._queue:
-            self._dispatch()
-        if self._on_idle and not self._in_flight:
+        self._start()
+        if self._on_idle and not self._tasks:
             self._on_idle()
 
     async def _run_batch(self) -> None:
         batch = self._next_batch()
         if not batch:
             return
-        self._begin(len(batch), perf_counter() - batch[0][2])
+        BATCH_SIZE.observe(self._sizes, len(batch))
+        BATCH_WAIT.observe(self._waits, perf_counter() - batch[0][2])
+        self._keys_in_flight += len(batch)
         if self._is_cancellable:
             _cancel_without([future for _, future, _ in batch])
         try:
@@ -131,23 +105,14 @@ class Batcher(Generic[_Key, _Result]):
                     future.set_exception(_copied(result))
                 else:
                     future.set_result(result)
-        if len(self._queue) < self._limits.max_size:
+        if len(batch) > 1 and len(self._queue) < self._limits.max_size:
             for _ in range(_ITERATIONS_BEFORE_PARTIAL_BATCH):
                 await asyncio.sleep(0)
-
-    @property
-    def _batch_size(self) -> int:
-        """The size of the next batch: an equal share of all keys for each batch in flight.
-
-        Otherwise the service and the database would take turns even with many callers.
-        """
-        share = -(-(len(self._queue) + self._keys_in_flight) // self._limits.max_in_flight)
-        return min(self._limits.max_size, max(share, self._limits.min_parallel))
 
     def _next_batch(self) -> list[_Call[_Key, _Result]]:
         """Remove the oldest callers from the queue, without those that were cancelled."""
         batch: list[_Call[_Key, _Result]] = []
-        size = self._batch_size
+        size = self._limits.size(len(self._queue), self._keys_in_flight)
         while self._queue and len(batch) < size:
             call = self._queue.popleft()
             if not call[1].done():

@@ -137,7 +137,7 @@ class CollectionQuery:
         """Admit the commands for a page or a total; MongoDB ends heavy ones with their caller."""
         bulkheads = self.snapshot.reads.bulkheads
         async with (
-            bulkheads.heavy_queries if is_heavy else bulkheads.small_requests,
+            bulkheads.heavy_requests if is_heavy else bulkheads.small_requests,
             self.snapshot.cancellable() if is_heavy else nullcontext(),
         ):
             yield

@@ -132,20 +132,20 @@ class Listing:
             if few:
                 yield await self._complete(query, few)
             return
-        is_heavy, heavy_queries = query.is_heavy(), self._reads.bulkheads.heavy_queries
+        is_heavy, heavy_requests = query.is_heavy(), self._reads.bulkheads.heavy_requests
         with self._errors():
             async with (
                 query.snapshot.cancellable() if is_heavy else nullcontext(),
                 aclosing(read_chunks(query, CHUNK)) as chunks,
             ):
-                async with heavy_queries if is_heavy else nullcontext():
+                async with heavy_requests if is_heavy else nullcontext():
                     records: list[Record] = await anext(chunks, [])
                 while records:
                     yield await self._complete(query, records)
                     if len(records) < CHUNK:
                         return  # without waiting for another slot
                     async with (
-                        heavy_queries.slot(is_refusable=False) if is_heavy else nullcontext()
+                        heavy_requests.slot(is_refusable=False) if is_heavy else nullcontext()
                     ):
                         records = await anext(chunks, [])
 

@@ -227,8 +227,11 @@ class Reads:
             records, time = result
             if len(records) <= MEMBERS and len(lookups) == 1 and not members:
                 return [result]
+            is_first = not members
             for record in records:
                 members[record[foreign_key]].append(record)
+            if is_first and len(records) <= MEMBERS:
+                break
             for index, (ids, _) in enumerate(lookups):
                 id_ = _exceeded_at(ids, members)
                 if id_ is not None and index not in excess:

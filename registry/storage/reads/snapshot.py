@@ -132,7 +132,7 @@ class Snapshot:
             batches = await self.stream(command, MEMBERS, is_limited=False)
             async with aclosing(batches):
                 while True:
-                    async with self.reads.bulkheads.heavy_queries.slot(is_refusable=False):
+                    async with self.reads.bulkheads.heavy_requests.slot(is_refusable=False):
                         records: list[Record] = await anext(batches, [])
                     if not records:
                         return

@@ -19,7 +19,7 @@ Versions: TypeAlias = frozenset[int] | None
 """Versions of a resource; None for any."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Identifier:
     """A resource identifier of a request.
 
@@ -94,7 +94,7 @@ NEW = Identifier(-1, "", None)
 NO_CHANGE = Change({}, ())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Write:
     """One write to one resource: a request, or one of its atomic operations.
 
@@ -156,7 +156,9 @@ class Write:
 
     def written_by(self, author: str | None) -> Self:
         """Return the write with its author."""
-        return self if author is None else replace(self, change=replace(self.change, author=author))
+        if author is not None:
+            self.change = replace(self.change, author=author)  # others may share the one before
+        return self
 
 
 def _assign(identifier: Identifier, ids: Mapping[int, int]) -> Identifier:

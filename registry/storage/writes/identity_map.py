@@ -28,7 +28,7 @@ RecordKey: TypeAlias = tuple[str, Hashable]
 _ABSENT = object()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RecordChange:
     """A record as it is stored, None if it is new, and as it is to be, None if it is deleted."""
 

@@ -23,7 +23,7 @@ from aiohttp import web
 from registry.access.principal import InvalidToken, KeysUnavailable
 from registry.http.request_ids import request_id
 from registry.http.sending import write_parts
-from registry.jsonapi.changes import (
+from registry.jsonapi.change_events import (
     BEGINNING,
     COMMENT,
     Audience,

@@ -8,7 +8,15 @@ from urllib.parse import unquote
 import orjson
 from marshmallow import ValidationError
 
-from registry.jsonapi.changes import NO_CHANGE, Change, Identifier, Linkage, Verb, Write
+from registry.jsonapi.changes import (
+    NO_CHANGE,
+    NO_RESOURCE,
+    Change,
+    Identifier,
+    Linkage,
+    Verb,
+    Write,
+)
 from registry.jsonapi.error_objects import (
     DATA,
     MAX_ERRORS,
@@ -240,7 +248,7 @@ class DocumentLoader:
         if not is_valid:
             detail = "`id` is missing or neither a string nor an integer."
             raise MalformedDocument(detail, id_position)
-        return Identifier(parse_id(str(id_)), str(id_), id_position)
+        return _identifier(str(id_), id_position)
 
     def _object_member(self, data: _Object, name: str, position: JsonPointer) -> _Object:
         """Return an object-valued member of a resource object, {} if it is missing."""
@@ -249,6 +257,10 @@ class DocumentLoader:
             return value
         self.errors.add(MalformedDocument(f"`{name}` must be an object.", position / name))
         return {}
+
+
+def _identifier(text: str, position: JsonPointer) -> Identifier:
+    return Identifier(parse_id(text) or NO_RESOURCE, text, position)
 
 
 def _check_type(data: _Object, type_name: str, position: JsonPointer) -> None:
@@ -379,10 +391,10 @@ class _OperationLoader(DocumentLoader):
             case ["", collection] if collection in collections:
                 return collections[collection], None, None
             case ["", collection, id_] if collection in collections:
-                return collections[collection], Identifier(parse_id(id_), id_, position), None
+                return collections[collection], _identifier(id_, position), None
             case ["", collection, id_, "relationships", name] if collection in collections:
                 relationship = _relationship(collections[collection], name, position)
-                target = Identifier(parse_id(id_), id_, position)
+                target = _identifier(id_, position)
                 return collections[collection], target, relationship
         detail = "`href` must be the path of a collection, a resource or its linkage."
         raise NotFound(detail, position)

@@ -6,7 +6,8 @@ import orjson
 
 from registry.csv_format import CsvTable
 from registry.http.addresses import CHANGES_PATH
-from registry.jsonapi.changes import ChangedRecord, Verb, encode_changes, join_events
+from registry.jsonapi.change_events import ChangedRecord, encode_changes, join_events
+from registry.jsonapi.changes import Verb
 from registry.jsonapi.documents import (
     JSONAPI,
     PLAIN,

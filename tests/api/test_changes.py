@@ -17,7 +17,7 @@ from pymongo.errors import AutoReconnect, OperationFailure
 
 from registry.http import followers
 from registry.http.app_keys import FOLLOWERS
-from registry.jsonapi.changes import Audience
+from registry.jsonapi.change_events import Audience
 from registry.resources.types_file import TypesFile
 from registry.settings import Settings
 from registry.storage.mongo.change_feed import ChangeFeed, Positions

@@ -11,11 +11,8 @@ from registry.http.request_headers import read_preferences
 from registry.http.responses import POSITION
 from registry.http.views.document_view import DocumentView
 from registry.jsonapi.authorization import required_by_feed, required_by_operations
-from registry.jsonapi.changes import (
-    Audience,
-    Verb,
-    readable_types,
-)
+from registry.jsonapi.change_events import Audience, readable_types
+from registry.jsonapi.changes import Verb
 from registry.jsonapi.content_negotiation import prefers
 from registry.jsonapi.documents import (
     Effect,

@@ -27,7 +27,8 @@ from bson.timestamp import Timestamp
 from pymongo.change_stream import ChangeStream
 from pymongo.errors import ConnectionFailure, CursorNotFound, OperationFailure, PyMongoError
 
-from registry.jsonapi.changes import ChangedRecord, Verb
+from registry.jsonapi.change_events import ChangedRecord
+from registry.jsonapi.changes import Verb
 from registry.jsonapi.error_objects import quoted
 from registry.jsonapi.error_types import (
     InternalError,

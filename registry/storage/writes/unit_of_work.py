@@ -281,7 +281,7 @@ class UnitOfWork:
         self._refusals.raise_any()
         return results
 
-    def _resolve(self, sent: Write, ids: dict[int, int]) -> tuple[Write, int | None]:
+    def _resolve(self, sent: Write, ids: dict[int, int]) -> tuple[Write, int]:
         """Return what a write stands for, and the id of its resource, which it gives out if new."""
         write, id_ = sent, sent.target.id
         if sent.verb is Verb.ADD:
@@ -292,12 +292,9 @@ class UnitOfWork:
                 write, errors = completed(sent)
                 self._refusals.extend(errors)
             new = self.new_ids.take(sent.resource.type) if matching is None else matching
-            if id_ is not None:
-                ids[id_] = new
-            id_ = new
-        elif id_ is not None:
-            id_ = ids.get(id_, id_)
-        return write.with_ids(ids), id_
+            ids[id_] = new
+            return write.with_ids(ids), new
+        return write.with_ids(ids), ids.get(id_, id_)
 
     def _changes_unique(self, key: RecordKey, write: Write) -> bool:
         """Whether a write deletes a record, or changes one of its unique attributes."""
@@ -307,7 +304,7 @@ class UnitOfWork:
             for name in write.resource.unique_attributes
         )
 
-    def _apply(self, write: Write, id_: int | None) -> WriteResult:
+    def _apply(self, write: Write, id_: int) -> WriteResult:
         resource, change = write.resource, write.change
         key = (resource.type, id_)
         before = self.records.get(key)
@@ -315,7 +312,6 @@ class UnitOfWork:
             raise NotFound.resource(resource.type, write.target.text, write.target.pointer)
         if not write.allows(version_of(before or {})):
             raise PreconditionFailed
-        assert id_ is not None  # noqa: S101 - for mypy: otherwise there is no record
         self._refusals.extend(self._values.conflicts(write, id_))
         if missing := self._missing_targets(change):
             self._refusals.extend(missing)

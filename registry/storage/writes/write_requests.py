@@ -147,7 +147,7 @@ def is_large(writes: Sequence[Write]) -> bool:
 def values_to_load(write: Write) -> Iterator[tuple[str, str, Iterable[int]]]:
     """Yield the type, a field and its values for the records that a write needs."""
     id_, resource = write.target.id, write.resource
-    own = () if id_ is None or id_ < 0 else (id_,)
+    own = (id_,) if id_ > 0 else ()
     yield resource.type, ID, own
     for linkage in write.change.linkages:
         relationship = linkage.relationship
@@ -189,11 +189,7 @@ def replayed(key: IdempotencyKey, stored: Record, writes: Sequence[Write]) -> li
     if stored["fingerprint"] != key.fingerprint:
         raise IdempotencyKeyReused
     pairs = list(zip(writes, stored["result"], strict=True))
-    ids = {
-        write.target.id: record[ID]
-        for write, record in pairs
-        if write.verb is Verb.ADD and write.target.id is not None
-    }
+    ids = {write.target.id: record[ID] for write, record in pairs if write.verb is Verb.ADD}
     return [
         WriteResult(
             replace(write, verb=Verb.UPDATE).with_ids(ids)

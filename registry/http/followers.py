@@ -15,8 +15,10 @@ import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import islice
 from time import monotonic
-from typing import NamedTuple, TypeVar, cast
+from typing import NamedTuple, cast
 
 from aiohttp import web
 
@@ -27,11 +29,9 @@ from registry.jsonapi.change_events import (
     BEGINNING,
     COMMENT,
     Audience,
-    Event,
-    encode_changes,
+    encode_commit,
     encode_end,
     encode_position,
-    join_events,
 )
 from registry.jsonapi.documents import encode_errors
 from registry.jsonapi.error_objects import RequestError
@@ -55,8 +55,8 @@ where the client continues when it reconnects."""
 _MAX_CHANGES = 10_000
 """Changes that are kept, for followers that reconnect or are slow."""
 
-_MAX_FORMS = 8
-"""Forms of a batch that are kept: further kinds of followers get theirs encoded again."""
+_MAX_AUDIENCES = 8
+"""Audiences for which the events of a batch are kept; those of others are encoded again."""
 
 _MAX_PART = 2**16
 """Bytes of events that are written before waiting for the client. aiohttp copies them for each
@@ -65,40 +65,29 @@ follower, so a whole batch would take a megabyte for each slow one."""
 _MAX_FOLLOWERS_PER_ITERATION = 50
 """Followers that send their events before the event loop serves others: about 1 ms."""
 
-_Form = TypeVar("_Form")
-_View = TypeVar("_View")
-
 _log = logging.getLogger("registry")
 
 
+@dataclass(eq=False, slots=True)
 class _Follower:
     """A client that follows the feed.
 
-    position: it has the commits up to there. token: None if it needs none. sent_at, event_at: when
-    something, and an event, was sent last. reason: why it is ended, if the client needs to know.
+    position: it has the commits up to there. token: None if it needs none. reads: of the feed when
+    it began. sent_at, event_at: when something, and an event, was sent last. reason: why it is
+    ended, if the client needs to know.
     """
 
-    __slots__ = (
-        *("audience", "event_at", "is_ended", "position", "reason", "response", "sent_at"),
-        *("token", "transport", "wake_event"),
-    )
-
-    def __init__(
-        self,
-        request: web.Request,
-        response: web.StreamResponse,
-        audience: Audience,
-        position: FeedPosition,
-        token: str | None,
-    ) -> None:
-        # A cast, as the transports of uvloop are not instances of those of asyncio.
-        self.transport = cast(asyncio.WriteTransport, request.transport)
-        self.response, self.audience = response, audience
-        self.position, self.token = position, token
-        self.sent_at = self.event_at = monotonic()
-        self.is_ended = False
-        self.reason: RequestError | None = None
-        self.wake_event = asyncio.Event()
+    response: web.StreamResponse
+    transport: asyncio.WriteTransport
+    audience: Audience
+    position: FeedPosition
+    token: str | None
+    reads: int
+    sent_at: float = field(default_factory=monotonic)
+    event_at: float = field(default_factory=monotonic)
+    is_ended: bool = False
+    reason: RequestError | None = None
+    wake_event: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def is_quiet(self) -> bool:
@@ -120,15 +109,12 @@ class _Follower:
             self.transport.abort()
 
 
+@dataclass(eq=False, slots=True)
 class _Batch:
-    """Commits that are sent together, with the last forms in which they were sent."""
+    """Commits that are sent together. encoded: their events, for the last audiences."""
 
-    __slots__ = ("_encoded", "_joined", "commits")
-
-    def __init__(self, commits: Sequence[Commit]) -> None:
-        self.commits = commits
-        self._encoded: dict[frozenset[str], list[list[Event]]] = {}  # by the types to read
-        self._joined: dict[Audience, bytes] = {}
+    commits: Sequence[Commit]
+    encoded: dict[Audience, bytes] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -140,34 +126,6 @@ class _Batch:
         if not self.commits or self.commits[0].is_after(position):
             return self
         return _Batch([commit for commit in self.commits if commit.is_after(position)])
-
-    async def encode(self, readable: frozenset[str]) -> list[list[Event]]:
-        """Return the events of each commit for clients that may read these types."""
-
-        def encode() -> list[list[Event]]:
-            return [encode_changes(commit.changes, readable) for commit in self.commits]
-
-        if readable not in self._encoded:
-            _keep(self._encoded, readable, await offload(encode, size=self.size))
-        return self._encoded[readable]
-
-    async def events_for(self, audience: Audience, text: Callable[[FeedPosition], str]) -> bytes:
-        """Return what an audience sees of the batch. text: encodes the positions."""
-        if audience not in self._joined:
-            events = await self.encode(audience.readable)
-            parts = (
-                join_events(of_commit, audience.types, text(commit.token))
-                for commit, of_commit in zip(self.commits, events, strict=True)
-            )
-            _keep(self._joined, audience, b"".join(parts))
-        return self._joined[audience]
-
-
-def _keep(forms: dict[_View, _Form], view: _View, form: _Form) -> None:
-    """Add a form, in place of the oldest one if there are many."""
-    if len(forms) >= _MAX_FORMS:
-        del forms[next(iter(forms))]
-    forms[view] = form
 
 
 class Subscription(NamedTuple):
@@ -201,6 +159,7 @@ class Followers:
         self._end = 0  # the number of the next batch
         self._start: Commit
         self._position: FeedPosition  # what follows has not been read
+        self._reads = 0  # that have reached the present
 
     @asynccontextmanager
     async def subscription(
@@ -244,7 +203,11 @@ class Followers:
         """
         if request.transport is None or self._feed is None or self._is_stopping:
             return  # the client has disconnected, or may connect again
-        follower = _Follower(request, response, audience, subscription.position, token)
+        # A cast, as the transports of uvloop are not instances of those of asyncio.
+        transport = cast(asyncio.WriteTransport, request.transport)
+        follower = _Follower(
+            response, transport, audience, subscription.position, token, self._reads
+        )
         beginning = BEGINNING
         if subscription.is_new:
             beginning += self._position_event(follower.position)
@@ -310,8 +273,9 @@ class Followers:
         commits = await feed.read()
         if commits:
             batch = _Batch(commits)
-            for readable in {follower.audience.readable for follower in self._followers}:
-                await batch.encode(readable)
+            audiences = {follower.audience for follower in self._followers}
+            for audience in islice(audiences, _MAX_AUDIENCES):
+                await self._encoded(batch, audience)
             self._batches.append(batch)
             self._size += batch.size
             self._end += 1
@@ -320,6 +284,7 @@ class Followers:
                 self._size -= dropped.size
                 self._start = dropped.commits[-1]
         self._position = feed.position
+        self._reads += not feed.has_more
         if commits:
             await _wake(self._followers)
         if not feed.has_more:
@@ -337,7 +302,8 @@ class Followers:
                     follower.position = batch.commits[-1].token
                     await self._send(follower, batch)
             elif follower.is_quiet:
-                follower.position = self._position
+                if self._reads > follower.reads + 1:  # one has begun, and ended, since it joined
+                    follower.position = self._position
                 if monotonic() - follower.event_at < _POSITION_SECONDS:
                     await follower.send(COMMENT, is_comment=True)
                 else:
@@ -360,9 +326,26 @@ class Followers:
                 await self._send(follower, batch)
 
     async def _send(self, follower: _Follower, batch: _Batch) -> None:
-        encode = self._repository.positions.encode
-        if events := await batch.events_for(follower.audience, encode):
+        if events := await self._encoded(batch, follower.audience):
             await follower.send(events)
+
+    async def _encoded(self, batch: _Batch, audience: Audience) -> bytes:
+        """Return the events of a batch; empty if the audience must not see anything of it."""
+        position_of = self._repository.positions.encode
+
+        def encode() -> bytes:
+            return b"".join(
+                encode_commit(commit.changes, position_of(commit.token), audience)
+                for commit in batch.commits
+            )
+
+        encoded = batch.encoded
+        if audience not in encoded:
+            events = await offload(encode, size=batch.size)
+            if len(encoded) >= _MAX_AUDIENCES:
+                del encoded[next(iter(encoded))]
+            encoded[audience] = events
+        return encoded[audience]
 
     async def _maintain_connections(self) -> None:
         """Keep connections open, and end those whose access tokens are no longer valid."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import orjson
 
@@ -37,10 +37,6 @@ class ChangedRecord:
     author: str | None = None
 
 
-Event: TypeAlias = tuple[str, bytes]
-"""The type of a resource, and the server-sent event that tells of a change to it."""
-
-
 @dataclass(frozen=True, slots=True)
 class Audience:
     """The types whose changes a group of followers gets, and the types it may see links to."""
@@ -58,21 +54,13 @@ def readable_types(principal: Principal | None, graph: Graph) -> frozenset[str]:
     )
 
 
-def encode_changes(changes: Sequence[ChangedRecord], readable: frozenset[str]) -> list[Event]:
-    """Return the events of one transaction, without a position, for who may read these types."""
-    return [
-        (change.resource.type, b"data: " + orjson.dumps(operation) + b"\n\n")
-        for change in _additions_first(changes)
-        if (operation := _operation(change, readable))
-    ]
-
-
-def join_events(events: Iterable[Event], types: frozenset[str], position: str) -> bytes:
-    """Return the events of these types; the last of them has the position after the transaction."""
-    selected = [event for type_name, event in events if type_name in types]
-    if selected:
-        selected[-1] = b"id: " + position.encode() + b"\n" + selected[-1]
-    return b"".join(selected)
+def encode_commit(changes: Sequence[ChangedRecord], position: str, audience: Audience) -> bytes:
+    """Return the events of one transaction; `position` is the one after them."""
+    visible = (_operation(change, audience) for change in _additions_first(changes))
+    events = [b"data: " + orjson.dumps(operation) + b"\n\n" for operation in visible if operation]
+    if events:
+        events[-1] = b"id: " + position.encode() + b"\n" + events[-1]
+    return b"".join(events)
 
 
 def encode_end(document: bytes) -> bytes:
@@ -86,10 +74,10 @@ def encode_position(position: str) -> bytes:
     return b"event: position\nid: " + position.encode() + b"\ndata: " + data + b"\n\n"
 
 
-def _operation(change: ChangedRecord, readable: frozenset[str]) -> Mapping[str, Any] | None:
-    """Return the operation that repeats a change; None if nothing of it may be seen."""
+def _operation(change: ChangedRecord, audience: Audience) -> Mapping[str, Any] | None:
+    """Return the operation that repeats a change; None if the audience sees nothing of it."""
     resource, fields = change.resource, change.fields
-    if resource.type not in readable:
+    if resource.type not in audience.types:
         return None
     identifier = {"type": resource.type, "id": str(change.id)}
     if change.verb is Verb.REMOVE:
@@ -98,7 +86,7 @@ def _operation(change: ChangedRecord, readable: frozenset[str]) -> Mapping[str, 
     attributes = {name: value for name, value in shown.items() if name in fields}
     relationships = {}
     for link in resource.links:
-        if link.target in readable and link.foreign_key in fields:
+        if link.target in audience.readable and link.foreign_key in fields:
             key = fields[link.foreign_key]
             data = None if key is None else {"type": link.target, "id": str(key)}
             relationships[link.name] = {"data": data}

@@ -6,7 +6,7 @@ import orjson
 
 from registry.csv_format import CsvTable
 from registry.http.addresses import CHANGES_PATH
-from registry.jsonapi.change_events import ChangedRecord, encode_changes, join_events
+from registry.jsonapi.change_events import Audience, ChangedRecord, encode_commit
 from registry.jsonapi.changes import Verb
 from registry.jsonapi.documents import (
     JSONAPI,
@@ -124,7 +124,7 @@ def events(graph: Graph) -> str:
     changes = [
         ChangedRecord(Verb.ADD, one, 1, _record(one), time, author) for one in graph.writable
     ]
-    return join_events(encode_changes(changes, types), types, POSITION).decode()
+    return encode_commit(changes, POSITION, Audience(types, types)).decode()
 
 
 def _local(type_name: str) -> Json:

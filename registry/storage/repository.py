@@ -19,8 +19,9 @@ from registry.storage.counters import prepare_counters
 from registry.storage.errors import translated_errors
 from registry.storage.maintenance import Maintenance
 from registry.storage.mongo.batching import Coalescer
-from registry.storage.mongo.change_feed import ChangeFeed, FeedPosition, Positions
+from registry.storage.mongo.change_feed import ChangeFeed
 from registry.storage.mongo.mongo_client import Database, observed, require_complete
+from registry.storage.mongo.positions import FeedPosition, Positions
 from registry.storage.mongo.read_commands import ReadCommands
 from registry.storage.mongo.transactions import Transactions
 from registry.storage.reads.shared_reads import Reads

@@ -22,7 +22,7 @@ from registry.commands.watch import Deliver, ReceiverGone, Webhook, store, watch
 from registry.http.app_keys import FOLLOWERS
 from registry.program import StartError
 from registry.settings import Settings
-from registry.storage.mongo.change_feed import Positions
+from registry.storage.mongo.positions import Positions
 from tests.conftest import Grant, Serve
 from tests.storage.waiting import eventually
 from tests.support import Api

@@ -2,37 +2,28 @@
 
 - A commit is what one transaction has changed, or one write outside of transactions: the events
   with the same cluster time. It is returned as a whole, once no event of it can follow.
-- A position is a cluster time (of a document) or a resume token (of the feed). Clients keep it as
-  an opaque text. Nothing is read from a token; tokens are compared, as MongoDB documents it.
 - A read that fails closes the change stream; the next one opens another where the last has ended.
 """
 
 import asyncio
 import logging
-import struct
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import lru_cache
-from hashlib import sha256
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import pymongo
 import pymongo.database
-from bson.codec_options import CodecOptions
 from bson.timestamp import Timestamp
 from pymongo.change_stream import ChangeStream
 from pymongo.errors import ConnectionFailure, CursorNotFound, OperationFailure, PyMongoError
 
 from registry.jsonapi.change_events import ChangedRecord
 from registry.jsonapi.changes import Verb
-from registry.jsonapi.error_objects import quoted
 from registry.jsonapi.error_types import (
     InternalError,
-    InvalidPosition,
     PositionExpired,
     Unavailable,
 )
@@ -43,6 +34,7 @@ from registry.model.record import LAST_WRITE, Record
 from registry.model.resource_type import ResourceType
 from registry.offloading import in_chunks
 from registry.storage.mongo.mongo_client import Database, reason_of
+from registry.storage.mongo.positions import FeedPosition
 from registry.storage.records import Stage
 
 _log = logging.getLogger("registry")
@@ -71,9 +63,6 @@ _AUTHORSHIP = (UPDATED_AT, UPDATED_BY, LAST_WRITE)
 """The stored fields that tell who has changed a record, and when."""
 
 _CLUSTER_TIME = itemgetter("clusterTime")
-
-FeedPosition: TypeAlias = Timestamp | str
-"""A place between two commits: the cluster time, or the resume token, of the one before it."""
 
 
 class Commit(NamedTuple):
@@ -252,67 +241,3 @@ def _field_names(resource: ResourceType) -> tuple[str, ...]:
     """Return the stored fields that are sent, in any form."""
     writable = (name for name in resource.attributes if name in resource.writable)
     return (*writable, *(link.foreign_key for link in resource.links), *_AUTHORSHIP)
-
-
-_TIME = struct.Struct(">II")
-"""The seconds and the counter of a cluster time."""
-
-_OF_TIME, _OF_TOKEN = 1, 2
-"""The first byte of a position: which kind it is."""
-
-_DATABASE_BYTES, _CHECKSUM_BYTES = 4, 5
-
-_MAX_LENGTH = 4_096
-"""Characters of a position; a token has some 50 bytes."""
-
-
-class Positions:
-    """The positions of one database, as texts that only this service reads.
-
-    database: a digest of what no other database has.
-    """
-
-    def __init__(self, database: bytes) -> None:
-        self._database = database
-
-    @classmethod
-    async def of(cls, database: Database, collection: str) -> "Positions":
-        """Return those of a database, known by a collection that it keeps. Raises PyMongoError."""
-        plain = database.with_options(CodecOptions())  # by default, a UUID is read as bytes
-        cursor = await plain.list_collections(filter={"name": collection})
-        (found,) = await cursor.to_list(None)
-        identity = bytes(found["info"]["uuid"]) + database.name.encode()
-        return cls(sha256(identity).digest()[:_DATABASE_BYTES])
-
-    def encode(self, position: FeedPosition) -> str:
-        """Return the text of a position."""
-        return _encoded(position, self._database)
-
-    def decode(self, text: str) -> FeedPosition:
-        """Return the position of a text. Raises InvalidPosition."""
-        try:
-            padding = "=" * (-len(text) % 4)
-            data = urlsafe_b64decode(text + padding) if len(text) <= _MAX_LENGTH else b""
-        except ValueError:
-            data = b""
-        content = data[:-_CHECKSUM_BYTES]
-        if not content or data[-_CHECKSUM_BYTES:] != _checksum(content):
-            raise InvalidPosition(f"{quoted(text)} is not a complete position.")
-        kind, value = content[0], content[1:-_DATABASE_BYTES]
-        if kind not in {_OF_TIME, _OF_TOKEN} or not content.endswith(self._database):
-            raise InvalidPosition(f"{quoted(text)} is a position of another database.")
-        return Timestamp(*_TIME.unpack(value)) if kind == _OF_TIME else value.hex().upper()
-
-
-@lru_cache(maxsize=64)  # reads share their times
-def _encoded(position: FeedPosition, database: bytes) -> str:
-    if isinstance(position, Timestamp):
-        value = bytes([_OF_TIME]) + _TIME.pack(position.time, position.inc)
-    else:
-        value = bytes([_OF_TOKEN]) + bytes.fromhex(position)
-    content = value + database
-    return urlsafe_b64encode(content + _checksum(content)).decode().rstrip("=")
-
-
-def _checksum(content: bytes) -> bytes:
-    return sha256(content).digest()[:_CHECKSUM_BYTES]

@@ -118,7 +118,10 @@ def test_no_password_has_a_default() -> None:
 def test_the_registry_is_a_user_with_few_rights() -> None:
     """Those that tests/storage/test_secured_cluster.py shows to be enough."""
     assert URI.startswith("mongodb://registry:${MONGODB_PASSWORD:?")
-    assert re.findall(r'role: "(\w+)", db: "(\w+)"', HEALTH_CHECK) == [("readWrite", "registry")]
+    assert re.findall(r'role: "(\w+)", db: "(\w+)"', HEALTH_CHECK) == [
+        ("readWrite", "registry"),
+        ("dbAdmin", "registry"),
+    ]
 
 
 async def test_mongod_takes_its_options(mongodb_uri: str) -> None:

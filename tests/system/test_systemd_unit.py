@@ -89,10 +89,28 @@ def test_the_unit_of_backups_keeps_dated_files(
         assert Backup(written).manifest.time
 
 
-def test_the_unit_exposes_little() -> None:
-    printed = analyze("security", "--offline=true", UNIT).stdout
-    (exposure,) = re.findall(r"Overall exposure level for registry\.service: (\S+)", printed)
+@pytest.mark.parametrize("path", [UNIT, BACKUP], ids=lambda one: one.stem)
+def test_the_unit_exposes_little(path: Path) -> None:
+    printed = analyze("security", "--offline=true", path).stdout
+    (exposure,) = re.findall(rf"Overall exposure level for {path.name}: (\S+)", printed)
     assert float(exposure) < MAX_EXPOSURE
+
+
+def sandbox(path: Path) -> list[str]:
+    """Return the lines of a unit that restrict what it may do."""
+    names = "Protect|Private|NoNew|Restrict[A-Z]|Lock|Capability|SystemCall"
+    return re.findall(rf"(?m)^(?:{names})\w+=.*", path.read_text())
+
+
+def test_backups_run_in_the_sandbox_of_the_service() -> None:
+    assert len(sandbox(UNIT)) > 15
+    assert sandbox(BACKUP) == sandbox(UNIT)
+
+
+def test_a_setting_that_is_not_valid_does_not_start_the_service_again() -> None:
+    assert "RestartPreventExitStatus=2\n" in UNIT.read_text()
+    done = run([*COMMAND, "serve", "--port", "x"], cwd=ROOT, env=environment())
+    assert done.returncode == 2
 
 
 def allowed_calls() -> set[str]:

@@ -99,22 +99,25 @@ class CsvTable:
         self._graph = graph
         names = _column_names(query, resource, graph)
         found = (find_column(name, resource, graph) for name in names)
-        self._columns = [one for one in found if one]
+        self._columns = [column for column in found if column]
         self.header = f"{_BYTE_ORDER_MARK}{','.join(names)}\r\n".encode()
         shown: dict[str, set[str]] = {resource.type: set()}
-        for one in self._columns:
-            shown.setdefault(one.type, set()).add(one.field)
+        for column in self._columns:
+            shown.setdefault(column.type, set()).add(column.field)
         include: Include = {
-            one.relationship: {}
-            for one in self._columns
+            column.relationship: {}
+            for column in self._columns
             # A period of a history has the ids itself.
-            if one.relationship and not (resource.read_only and one.field == "id")
+            if column.relationship and not (resource.read_only and column.field == "id")
         }
         self.query = replace(query, fields=shown, include=include or None)
 
     def encode(self, records: Sequence[Record], compound: Compound) -> bytes:
         """Return the lines after the header for records. compound: what the query includes."""
-        lines, cells = StringIO(), [self._cells(one, records, compound) for one in self._columns]
+        lines, cells = (
+            StringIO(),
+            [self._cells(column, records, compound) for column in self._columns],
+        )
         csv.writer(lines).writerows(zip(*cells, strict=True))
         return lines.getvalue().encode()
 
@@ -173,6 +176,6 @@ def _column_names(query: Query, resource: ResourceType, graph: Graph) -> list[st
         target, fields = graph[resource.to_one[name].target], ["id"]
         if name in include:
             fields = [*query.fields.get(target.type, ["id", *target.attributes])]
-        shown = [one for one in fields if one in {"id", *target.readable}]
-        columns += [f"{name}.{one}" for one in shown or ["id"]]
+        shown = [attribute for attribute in fields if attribute in {"id", *target.readable}]
+        columns += [f"{name}.{attribute}" for attribute in shown or ["id"]]
     return columns or ["id"]

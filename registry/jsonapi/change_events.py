@@ -93,7 +93,7 @@ def _operation(change: ChangedRecord, audience: Audience) -> Mapping[str, Any] |
     if change.verb is Verb.UPDATE and not (attributes or relationships):
         return None
     members: Mapping[str, Any] = {"attributes": attributes, "relationships": relationships}
-    data = identifier | {name: one for name, one in members.items() if one}
+    data = identifier | {name: value for name, value in members.items() if value}
     written = fields.get(UPDATED_AT) if attributes else None
     meta = {UPDATED_AT: written or change.time, UPDATED_BY: change.author}
     return {"op": change.verb, "data": data, "meta": meta}
@@ -101,7 +101,7 @@ def _operation(change: ChangedRecord, audience: Audience) -> Mapping[str, Any] |
 
 def _additions_first(changes: Sequence[ChangedRecord]) -> Iterable[ChangedRecord]:
     """Return changes in their order, except that an addition precedes what links to it."""
-    added = {(one.resource.type, one.id): one for one in changes if one.verb is Verb.ADD}
+    added = {(each.resource.type, each.id): each for each in changes if each.verb is Verb.ADD}
     if not added or len(changes) == 1:
         return changes
     ordered: dict[int, ChangedRecord] = {}

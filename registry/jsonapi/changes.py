@@ -142,12 +142,12 @@ class Write:
 
     def with_ids(self, ids: Mapping[int, int]) -> Self:
         """Return the write with the placeholders in its linkages replaced by these ids."""
-        change, linked = self.change, (one.identifiers for one in self.change.linkages)
+        change, linked = self.change, (linkage.identifiers for linkage in self.change.linkages)
         if not any(identifier.id in ids for sent in linked for identifier in sent):
             return self
         linkages = tuple(
-            replace(one, identifiers=tuple(_assign(each, ids) for each in one.identifiers))
-            for one in change.linkages
+            replace(linkage, identifiers=tuple(_assign(each, ids) for each in linkage.identifiers))
+            for linkage in change.linkages
         )
         return replace(self, change=replace(change, linkages=linkages))
 

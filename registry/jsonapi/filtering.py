@@ -140,7 +140,7 @@ def parse_filter(
     brackets: a field and perhaps an operator; none if the value is JSON. value: a list is one of
     values to compare with.
     """
-    fields = {**resource.stored_fields, **resource.moment_fields}
+    fields = resource.filterable
     related = resource.relationships
     parser = _Parser(parameter, bool(brackets), resource, graph, fields, related, conditions=[])
     try:
@@ -179,7 +179,7 @@ def _paths(relationships: Mapping[str, Relationship], graph: Graph) -> Iterator[
 
 def _fields_of_related(resource: ResourceType) -> dict[str, ResourceField]:
     """Return what conditions can name of a type when its resources are related ones."""
-    return {**resource.own_fields, **resource.moment_fields}
+    return {name: field for name, field in resource.filterable.items() if field.is_own}
 
 
 @dataclass(frozen=True, slots=True)

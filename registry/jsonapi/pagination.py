@@ -68,7 +68,7 @@ def parse_sort(value: str, resource: ResourceType, graph: Graph) -> Order:
         if target_name:
             relationship = resource.relationships[target_name]
             owner = graph[relationship.target]
-        stored = owner.stored_fields[field_name]
+        stored = owner.filterable[field_name]
         descending = text.startswith("-")
         if (field := (relationship, stored.stored_name)) in keys:
             errors.add(InvalidParameter("`sort` must not repeat a field.", parameter="sort"))
@@ -90,7 +90,7 @@ def sort_names(resource: ResourceType, graph: Graph) -> list[str]:
     Periods are not sorted by what they copy, as it has two places, nor by related resources, which
     may be deleted.
     """
-    own = [name for name in resource.stored_fields if name not in resource.copies]
+    own = [name for name, field in resource.filterable.items() if field.is_sortable]
     if resource.read_only:
         return own
     related = [

@@ -164,7 +164,7 @@ def _example_condition(resource: ResourceType) -> _Json:
 def _comparisons(scope: QueryScope) -> Iterator[Variant]:
     """Describe each field with any operator: one for each would multiply the parameters."""
     resource, graph = scope.resource, scope.graph
-    own = {**resource.stored_fields, **resource.moment_fields}
+    own = resource.filterable
     yield from map(_comparison, [*own.values(), *related_fields(resource, graph)])
 
 

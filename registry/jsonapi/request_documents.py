@@ -181,7 +181,7 @@ class DocumentLoader:
                 if name in defects and resource.is_read_only(name)
             }
         if read_only:
-            written = {name: one for name, one in attributes.items() if name not in read_only}
+            written = {name: value for name, value in attributes.items() if name not in read_only}
             try:
                 return resource.load(written, partial=True), read_only
             except ValidationError as error:
@@ -228,9 +228,9 @@ class DocumentLoader:
             single = () if data is None else (self.identifier(data, relationship.target, position),)
             return Linkage(relationship, single, verb)
         identifiers = []
-        for index, one in enumerate(data):
+        for index, member in enumerate(data):
             try:
-                identifiers.append(self.identifier(one, relationship.target, position / index))
+                identifiers.append(self.identifier(member, relationship.target, position / index))
             except ApiError as error:
                 self.errors.add(error)
         return Linkage(relationship, tuple(identifiers), verb)

@@ -49,30 +49,37 @@ class Graph(dict[str, ResourceType]):
     def __init__(self, declared: Iterable[ResourceType]) -> None:
         resources = tuple(declared)
         histories = tuple(history_types(resources))
-        places = [(one, _path_of(one)) for one in (*histories, *resources)]
+        places = [
+            (resource_type, _path_of(resource_type)) for resource_type in (*histories, *resources)
+        ]
         resources += histories
         if len(resources) > _MAX_TYPES:
             raise InvalidDeclaration(
                 f"there are {len(resources)} types, including histories; allowed are {_MAX_TYPES}"
             )
-        _check_unique("type", [(one.type, path) for one, path in places])
-        collections = [(one.collection, (*path, "collection")) for one, path in places]
+        _check_unique("type", [(resource_type.type, path) for resource_type, path in places])
+        collections = [
+            (resource_type.collection, (*path, "collection")) for resource_type, path in places
+        ]
         _check_unique("collection", collections)
         for resource_type in resources:
             _check_attributes(resource_type)
             _check_indexes(resource_type)
         _check_links(resources)
         super().__init__(
-            (one.type, replace(one, relationships=_relationships(one, resources)))
-            for one in resources
+            (
+                resource_type.type,
+                replace(resource_type, relationships=_relationships(resource_type, resources)),
+            )
+            for resource_type in resources
         )
 
     def with_unique(self, names: Collection[str]) -> "Graph":
         """Return the graph in which attributes such as `computer.serial` are unique too."""
         possible = [
-            f"{one.type}.{name}"
-            for one in self.values()
-            for name, attribute in one.attributes.items()
+            f"{resource_type.type}.{name}"
+            for resource_type in self.values()
+            for name, attribute in resource_type.attributes.items()
             if attribute.can_be_unique
         ]
         if unknown := [name for name in names if name not in possible]:
@@ -82,17 +89,21 @@ class Graph(dict[str, ResourceType]):
             )
         return Graph(
             replace(
-                one,
-                unique=one.unique
-                | {name for name in one.attributes if f"{one.type}.{name}" in names},
+                resource_type,
+                unique=resource_type.unique
+                | {
+                    name
+                    for name in resource_type.attributes
+                    if f"{resource_type.type}.{name}" in names
+                },
             )
-            for one in self.writable
+            for resource_type in self.writable
         )
 
     @property
     def writable(self) -> list[ResourceType]:
         """The types that requests may write."""
-        return [one for one in self.values() if not one.read_only]
+        return [resource_type for resource_type in self.values() if not resource_type.read_only]
 
 
 def _relationships(
@@ -125,7 +136,7 @@ def _check_names(
 ) -> None:
     """Check that attributes, relationships, `type`, `id` and the authorship share one namespace."""
     type_name, path = resource_type.type, _path_of(resource_type)
-    links = [(one.foreign_key, _path_of(resource_type, one.name)) for one in resource_type.links]
+    links = [(link.foreign_key, _path_of(resource_type, link.name)) for link in resource_type.links]
     own = resource_type.attributes if resource_type.read_only else resource_type.schema().fields
     attributes = [(name, _path_of(resource_type, name)) for name in own]
     hidden = [(name, path) for name in resource_type.tracking_fields]
@@ -169,8 +180,12 @@ def _check_indexes(resource_type: ResourceType) -> None:
 
 
 def _check_links(resources: Iterable[ResourceType]) -> None:
-    links = {(one.type, link.name): link for one in resources for link in one.links}
-    types = {one.type for one in resources}
+    links = {
+        (resource_type.type, link.name): link
+        for resource_type in resources
+        for link in resource_type.links
+    }
+    types = {resource_type.type for resource_type in resources}
     for (type_name, name), link in links.items():
         if link.target not in types:
             target = f"the target of {type_name}.{name}, `{link.target}`,"
@@ -220,7 +235,7 @@ def tracked_links(graph: Mapping[str, ResourceType]) -> Iterator[TrackedLink]:
 
 def history_types(resources: Iterable[ResourceType]) -> Iterator[ResourceType]:
     """Yield the types of the periods that the links of some types declare."""
-    types = {one.type: one for one in resources}
+    types = {resource_type.type: resource_type for resource_type in resources}
     for source in types.values():
         for link in source.links:
             if link.history and link.target in types:

@@ -21,9 +21,9 @@ class ResourceField:
     validates and serializes values. kind: what the class of the field implies.
 
     is_declared: an attribute that responses have unless `fields` says otherwise. is_shown: an
-    attribute that `fields` can name. is_writable: requests can have it. is_sortable: sorting and
-    filters can name it. is_own: part of the resource itself: neither a link nor a copy of what
-    another one has.
+    attribute that `fields` can name. is_writable: requests can have it. is_filterable, is_sortable:
+    filters, and sorting, can name it. is_own: part of the resource itself, which filters of related
+    resources can name: neither a link nor a copy of what another one has.
     """
 
     name: str
@@ -33,6 +33,7 @@ class ResourceField:
     is_declared: bool = False
     is_shown: bool = False
     is_writable: bool = False
+    is_filterable: bool = False
     is_sortable: bool = False
     is_own: bool = False
     _comparable: Field[Any] = dataclass_field(init=False)
@@ -49,7 +50,7 @@ class ResourceField:
     @property
     def is_indexed(self) -> bool:
         """Whether sorting and filters have an index."""
-        return self.is_sortable and self.kind.is_indexed
+        return self.is_filterable and self.kind.is_indexed
 
     @property
     def is_computed(self) -> bool:

@@ -92,8 +92,13 @@ def _made(name: str, stored_name: str, field: Field[Any], **flags: bool) -> Reso
     return ResourceField(name, stored_name, field, kind, **flags)
 
 
-ID_FIELD = _made("id", ID, ResourceId(required=True), is_sortable=True, is_own=True)
+ID_FIELD = _made(
+    "id", ID, ResourceId(required=True), is_filterable=True, is_sortable=True, is_own=True
+)
 """The id of resources of any type."""
+
+_MOMENT = _made(AT, SINCE, Moment(), is_filterable=True, is_own=True)
+"""Selects the periods of a history that are in force at a moment; it is not stored."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,24 +142,33 @@ class ResourceType:
     @cached_property
     def fields(self) -> tuple[ResourceField, ...]:
         """The fields of the resources: id, attributes, links, the authorship, and internal ones."""
-        attributes = [self._attribute(name, one) for name, one in self._whole_schema.fields.items()]
-        key = ResourceId(allow_none=True)
+        declared, implicit = list[ResourceField](), list[ResourceField]()
+        for name, attribute in self._whole_schema.fields.items():
+            made = self._attribute(name, attribute)
+            (declared if made.is_declared else implicit).append(made)
         return (
             ID_FIELD,
-            *(one for one in attributes if one.is_declared and one.is_own),
-            *(_made(link.name, link.foreign_key, key, is_sortable=True) for link in self.links),
-            *(one for one in attributes if one.is_declared and not one.is_own),
-            *(one for one in attributes if not one.is_declared),
+            *(made for made in declared if made.is_own),
             *(
-                made
+                _made(
+                    link.name,
+                    link.foreign_key,
+                    ResourceId(allow_none=True),
+                    is_filterable=True,
+                    is_sortable=True,
+                )
+                for link in self.links
+            ),
+            *(made for made in declared if not made.is_own),
+            *implicit,
+            *(
+                _made(name, name, field(allow_none=True))
                 for link in self.links
                 if link.history
-                for made in (
-                    _made(link.period_field, link.period_field, Integer(allow_none=True)),
-                    _made(link.changed_field, link.changed_field, DateTime(allow_none=True)),
-                )
+                for name, field in ((link.period_field, Integer), (link.changed_field, DateTime))
             ),
             _made(VERSION, VERSION, Integer(allow_none=True)),
+            *([_MOMENT] if self.read_only else []),
         )
 
     def _attribute(self, name: str, attribute: Field[Any]) -> ResourceField:
@@ -166,35 +180,45 @@ class ResourceType:
         if kind_of(attribute) is None:
             reason = f"is a {type(attribute).__name__}, whose stored form is not known"
             raise InvalidDeclaration(f"{'.'.join(path)} {reason}: give the class a `kind`", *path)
-        is_shown = not attribute.load_only
+        is_shown, is_copy = not attribute.load_only, isinstance(attribute, CopiedText)
+        is_declared = is_shown and name not in AUTHORSHIP
         return _made(
             name,
             name,
             attribute,
-            is_declared=is_shown and name not in AUTHORSHIP,
+            is_declared=is_declared,
             is_shown=is_shown,
             is_writable=not attribute.dump_only,
-            is_sortable=is_shown,
-            is_own=is_shown and name not in AUTHORSHIP and not isinstance(attribute, CopiedText),
+            is_filterable=is_shown,
+            is_sortable=is_shown and not is_copy,
+            is_own=is_declared and not is_copy,
         )
 
     @cached_property
     def attributes(self) -> Mapping[str, ResourceField]:
-        """The declared attributes that clients see, by name, in the order of declaration."""
-        names = self._whole_schema.fields
-        by_name = {one.name: one for one in self.fields if one.is_declared}
-        return {name: by_name[name] for name in names if name in by_name}
+        """The attributes that responses have by default, by name, in the order of declaration."""
+        declared = {each.name: each for each in self.fields if each.is_declared}
+        return {name: declared[name] for name in self._whole_schema.fields if name in declared}
 
     @cached_property
     def attribute_names(self) -> frozenset[str]:
-        """The names of the declared attributes, which responses have by default."""
+        """The names of the attributes that responses have by default."""
         return frozenset(self.attributes)
 
     @cached_property
     def readable(self) -> Mapping[str, ResourceField]:
         """The attributes that responses can have, by name: those declared, and the authorship."""
-        authorship = (one for one in self.fields if one.is_shown and not one.is_declared)
-        return {**self.attributes, **{one.name: one for one in authorship}}
+        return {**self.attributes, **{each.name: each for each in self.fields if each.is_shown}}
+
+    @cached_property
+    def writable(self) -> Mapping[str, ResourceField]:
+        """The attributes that requests may contain, by name."""
+        return {each.name: each for each in self.fields if each.is_writable}
+
+    @cached_property
+    def filterable(self) -> Mapping[str, ResourceField]:
+        """What filters can name; sorting can name those that are sortable."""
+        return {each.name: each for each in self.fields if each.is_filterable}
 
     @property
     def read_only(self) -> bool:
@@ -204,20 +228,20 @@ class ResourceType:
     @property
     def writable_relationships(self) -> Mapping[str, Relationship]:
         """The relationships that requests may contain, by name."""
-        return {name: one for name, one in self.relationships.items() if not one.read_only}
+        return {name: each for name, each in self.relationships.items() if not each.read_only}
 
     @cached_property
     def to_one(self) -> Mapping[str, Relationship]:
         """The relationships to one resource, by name."""
-        return {name: one for name, one in self.relationships.items() if not one.to_many}
+        return {name: each for name, each in self.relationships.items() if not each.to_many}
 
     @cached_property
     def copies(self) -> Mapping[str, CopiedText]:
         """The attributes that are copied from related resources."""
         return {
-            name: one.field
-            for name, one in self.attributes.items()
-            if isinstance(one.field, CopiedText)
+            name: each.field
+            for name, each in self.attributes.items()
+            if isinstance(each.field, CopiedText)
         }
 
     @property
@@ -231,11 +255,6 @@ class ResourceType:
         schema = self._whole_schema
         value = schema.fields[name].serialize(name, record, accessor=schema.get_attribute)
         return None if value is missing else value
-
-    @cached_property
-    def writable(self) -> Mapping[str, ResourceField]:
-        """The attributes that requests may contain, by name."""
-        return {one.name: one for one in self.fields if one.is_writable}
 
     @cached_property
     def shown_writable(self) -> frozenset[str]:
@@ -255,45 +274,28 @@ class ResourceType:
     def read_only_defaults(self) -> Mapping[str, Any]:
         """The values at creation of hidden and read-only attributes, other than computed ones."""
         return {
-            one.stored_name: one.default
-            for one in self.fields
-            if one.name in self._whole_schema.fields
-            and not (one.is_writable or one.is_computed or one.name in AUTHORSHIP)
-            and one.default is not missing
+            name: each.default
+            for name, each in self._loadable.items()
+            if not each.is_writable and each.default is not missing
         }
 
     @cached_property
     def computed(self) -> Mapping[str, ComputedText]:
         """The attributes that are computed from others."""
         return {
-            name: one.field
-            for name, one in self.attributes.items()
-            if isinstance(one.field, ComputedText)
+            name: each.field
+            for name, each in self.attributes.items()
+            if isinstance(each.field, ComputedText)
         }
 
     @cached_property
     def unique_attributes(self) -> Mapping[str, ResourceField]:
         """The unique attributes, by name."""
-        return {name: one for name, one in self.attributes.items() if name in self.unique}
+        return {name: each for name, each in self.attributes.items() if name in self.unique}
 
     def has_unique(self, names: Iterable[str]) -> bool:
         """Whether one of these is the name of a unique attribute."""
         return not self.unique_attributes.keys().isdisjoint(names)
-
-    @cached_property
-    def own_fields(self) -> Mapping[str, ResourceField]:
-        """The fields of the resources themselves, without links, by name: `id`, attributes."""
-        return {one.name: one for one in self.fields if one.is_own}
-
-    @cached_property
-    def stored_fields(self) -> Mapping[str, ResourceField]:
-        """The fields to filter and sort by: own ones, foreign keys, copies and the authorship."""
-        return {one.name: one for one in self.fields if one.is_sortable}
-
-    @cached_property
-    def moment_fields(self) -> Mapping[str, ResourceField]:
-        """What selects the periods of a history that are in force at a moment, by name."""
-        return {AT: _made(AT, SINCE, Moment(), is_sortable=True)} if self.read_only else {}
 
     @cached_property
     def indexed_fields(self) -> frozenset[str]:
@@ -302,12 +304,12 @@ class ResourceType:
         Each change has to update the index: with one for `updated_at`, mongod takes a fifth more
         CPU for a batch of updates.
         """
-        return frozenset(one.stored_name for one in self.fields if one.is_indexed)
+        return frozenset(each.stored_name for each in self.fields if each.is_indexed)
 
     @cached_property
     def record_attributes(self) -> Mapping[str, ResourceField]:
         """The field that declares each field of a record, by its stored name."""
-        return {one.stored_name: one for one in self.fields}
+        return {each.stored_name: each for each in self.fields if each is not _MOMENT}
 
     @cached_property
     def fieldset_names(self) -> frozenset[str]:
@@ -334,7 +336,8 @@ class ResourceType:
     def _loadable(self) -> Mapping[str, ResourceField]:
         """The attributes that requests and hooks can set, by name."""
         return {
-            one.name: one
-            for one in self.fields
-            if one.is_writable or (one.name in self._whole_schema.fields and not one.is_computed)
+            each.name: each
+            for each in self.fields
+            if each.name in self._whole_schema.fields
+            and not (each.is_computed or each.name in AUTHORSHIP)
         }

@@ -49,9 +49,9 @@ def included(resource_type: ResourceType, graph: Graph) -> Json:
     """Return the resource with all its related resources."""
     relationships = resource_type.relationships.values()
     linkage: dict[str, dict[int, LinkedIds]] = {
-        one.name: {1: [1] if one.to_many else 1} for one in relationships
+        relationship.name: {1: [1] if relationship.to_many else 1} for relationship in relationships
     }
-    targets = {one.target for one in relationships} - {resource_type.type}
+    targets = {relationship.target for relationship in relationships} - {resource_type.type}
     records = {name: [_record(graph[name])] for name in graph if name in targets}
     return _encoded(resource_type, graph, Query(), Compound({resource_type.type: linkage}, records))
 
@@ -67,8 +67,8 @@ def collections(resource_type: ResourceType, graph: Graph, url: str) -> Json:
         "page": (alone, {"self": number, **pages}, {"total": 1}),
     }
     return {
-        name: {**one, "data": [one["data"]], "links": links, "meta": {"count": 1, **meta}}
-        for name, (one, links, meta) in shown.items()
+        name: {**document, "data": [document["data"]], "links": links, "meta": {"count": 1, **meta}}
+        for name, (document, links, meta) in shown.items()
     }
 
 
@@ -96,7 +96,10 @@ def linkage(relationship: Relationship) -> Json | list[Json]:
 
 def operations(graph: Graph) -> Json:
     """Return a document that adds a resource of each type, and links them."""
-    added = [_new(one, one.writable) | _local(one.type) for one in graph.writable]
+    added = [
+        _new(resource_type, resource_type.writable) | _local(resource_type.type)
+        for resource_type in graph.writable
+    ]
     members: list[Json] = [{"op": "add", "data": data} for data in added]
     for resource_type in graph.writable:
         for link in resource_type.links:
@@ -107,8 +110,11 @@ def operations(graph: Graph) -> Json:
 
 def results(graph: Graph) -> Json:
     """Return the response to `operations`."""
-    added = [{"data": plain(one, graph, created=True)["data"]} for one in graph.writable]
-    linked: list[Json] = [{} for one in graph.writable for _ in one.links]
+    added = [
+        {"data": plain(resource_type, graph, created=True)["data"]}
+        for resource_type in graph.writable
+    ]
+    linked: list[Json] = [{} for resource_type in graph.writable for _ in resource_type.links]
     return {RESULTS: added + linked, "jsonapi": JSONAPI}
 
 
@@ -122,7 +128,8 @@ def events(graph: Graph) -> str:
     """Return the events of a transaction that adds a resource of each type."""
     types, time, author = frozenset(graph), StoredTime.kind.example, PrincipalName.kind.example
     changes = [
-        ChangedRecord(Verb.ADD, one, 1, _record(one), time, author) for one in graph.writable
+        ChangedRecord(Verb.ADD, resource_type, 1, _record(resource_type), time, author)
+        for resource_type in graph.writable
     ]
     return encode_commit(changes, POSITION, Audience(types, types)).decode()
 
@@ -138,7 +145,7 @@ def _new(resource_type: ResourceType, names: Collection[str], **identity: str) -
 
 def _attributes(resource_type: ResourceType, names: Collection[str]) -> Json:
     attributes = {**resource_type.attributes, **resource_type.writable}
-    return {name: example_of(one) for name, one in attributes.items() if name in names}
+    return {name: example_of(attribute) for name, attribute in attributes.items() if name in names}
 
 
 def _record(resource_type: ResourceType) -> Record:

@@ -120,9 +120,11 @@ def schemas(graph: Graph) -> Json:
     operations = list(_operations(graph))  # components, as generators name a class after each
     named = [
         *(
-            (title(one) + suffix, schema)
-            for one in graph.values()
-            for suffix, schema in (_type_schemas(one, graph) | _target_schemas(one, graph)).items()
+            (title(resource_type) + suffix, schema)
+            for resource_type in graph.values()
+            for suffix, schema in (
+                _type_schemas(resource_type, graph) | _target_schemas(resource_type, graph)
+            ).items()
         ),
         *_shared_schemas(graph, [reference("schemas", name) for name, _ in operations]).items(),
         *operations,
@@ -200,7 +202,7 @@ def _type_schemas(resource_type: ResourceType, graph: Graph) -> Json:
         components[suffix] = _request_resource(resource_type, "LocalReference", creating=creating)
     added, revised = (components[suffix]["properties"] for suffix in ("Addition", "Revision"))
     added["lid"] = text("Identifies the resource in subsequent operations.")
-    changes = {key: one for key, one in revised.items() if key != "id"}
+    changes = {key: each for key, each in revised.items() if key != "id"}
     for suffix, identity in {"ById": _REFERENCE, "ByLocalId": _LOCAL_ID}.items():
         required = {"type": changes["type"], **identity}
         components[f"Revision{suffix}"] = object_of(required, changes, closed=False)
@@ -260,7 +262,9 @@ def _attributes(
         properties[name]["description"] = described.lstrip()
         properties[name]["x-unique"] = True
     if creating:
-        required = {name: properties[name] for name, one in attributes.items() if one.required}
+        required = {
+            name: properties[name] for name, attribute in attributes.items() if attribute.required
+        }
         return object_of(required, properties)
     for schema in properties.values():
         schema.pop("default", None)
@@ -303,7 +307,9 @@ def _document(data: Json, links: Json, **more: Json) -> Json:
 
 
 def _any_resource(graph: Graph) -> Json:
-    references = {one.type: schema_of(one, "Resource") for one in graph.values()}
+    references = {
+        resource_type.type: schema_of(resource_type, "Resource") for resource_type in graph.values()
+    }
     mapping = {name: schema["$ref"] for name, schema in references.items()}
     discriminator = {"propertyName": "type", "mapping": mapping}
     return {"oneOf": list(references.values()), "discriminator": discriminator}
@@ -313,8 +319,8 @@ def _error() -> Json:
     types = error_types()
     required = {
         "id": text("The request id, which is in the log too; that of a second error ends in `-2`."),
-        "status": text("The HTTP status.", enum=sorted({str(one.status) for one in types})),
-        "code": text("The error type.", enum=sorted(one.code for one in types)),
+        "status": text("The HTTP status.", enum=sorted({str(each.status) for each in types})),
+        "code": text("The error type.", enum=sorted(each.code for each in types)),
         "title": text("A summary of the error type."),
         "detail": text("An explanation of this error."),
     }
@@ -364,7 +370,12 @@ def _by_target(
         name, path = f"{name}{link.name.title()}", f"{path}/relationships/{link.name}"
         more = {"relationship": {"type": "string", "enum": [link.name]}}
     alternatives = _identifier(resource_type, "LocalReference")["oneOf"]
-    ref = {"oneOf": [object_of(one["properties"] | more, closed=False) for one in alternatives]}
+    ref = {
+        "oneOf": [
+            object_of(alternative["properties"] | more, closed=False)
+            for alternative in alternatives
+        ]
+    }
     yield f"{name}ByRef", _operation(verb, ref=ref, **members)
     yield f"{name}ByHref", _operation(verb, href=_href(path), **members)
 

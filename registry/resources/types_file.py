@@ -143,7 +143,7 @@ def digest_of_types(types: TypesFile | None) -> str:
 def _without_texts(options: Any) -> Any:
     if not isinstance(options, dict):
         return options
-    return {key: one for key, one in options.items() if key not in _TEXTS_FOR_PEOPLE}
+    return {key: value for key, value in options.items() if key not in _TEXTS_FOR_PEOPLE}
 
 
 def _parsed(text: str) -> Table:
@@ -166,7 +166,7 @@ def _line_of(path: DeclarationPath, text: str) -> int | None:
 
 def _declared(tables: Table) -> tuple[ResourceType, ...]:
     """Return the types of this package and of parsed tables. Raises InvalidDeclaration."""
-    types, existing = {one.type: one for one in RESOURCES}, Graph(RESOURCES)
+    types, existing = {each.type: each for each in RESOURCES}, Graph(RESOURCES)
     for name, table in tables.items():
         if not isinstance(table, dict):
             raise InvalidDeclaration(f"`{name}` is not a table: declare a type as [{name}]", name)
@@ -174,7 +174,9 @@ def _declared(tables: Table) -> tuple[ResourceType, ...]:
         types[name] = _with_attributes(name, table, types.get(name), taken)
     for name, table in tables.items():
         # After all attributes, as histories copy some of the targets.
-        links = tuple(_link(types, name, *one) for one in table.items() if _is_link(one[1]))
+        links = tuple(
+            _link(types, name, *declared) for declared in table.items() if _is_link(declared[1])
+        )
         types[name] = replace(types[name], links=(*types[name].links, *links))
     return tuple(types.values())
 
@@ -262,7 +264,7 @@ def _maker(options: Table, path: DeclarationPath) -> Callable[..., Field[Any]]:
     if values is None:
         return _CLASSES[kind]
     is_valid = kind == "text" and all(
-        isinstance(one, str) and 0 < len(one) <= fields.MAX_TEXT for one in values
+        isinstance(text, str) and 0 < len(text) <= fields.MAX_TEXT for text in values
     )
     if not is_valid or not 0 < len(values) <= _MAX_VALUES or len({*values}) < len(values):
         reason = f"the enum of {'.'.join(path)} must be 1 to {_MAX_VALUES} different texts"

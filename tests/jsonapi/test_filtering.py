@@ -30,7 +30,7 @@ GRAPH = Graph(WITH_DEVICES)
 
 NAMES = st.sampled_from(
     sorted(
-        {name for resource in GRAPH.values() for name in resource.stored_fields}
+        {name for resource in GRAPH.values() for name in resource.filterable}
         | {"password", "computers", "computers.serial", "owner.email", "owner.computers.id"}
     )
 )
@@ -299,7 +299,7 @@ def check_parsed_or_refused(brackets: list[str], value: str, resource: str) -> N
         stored_names = {
             (type_name, field.stored_name)
             for type_name in GRAPH
-            for field in GRAPH[type_name].stored_fields.values()
+            for field in GRAPH[type_name].filterable.values()
         }
         assert {
             (one.type, name) for one, name in filtered_fields(condition, GRAPH[resource])

@@ -74,7 +74,7 @@ def filters(one: ResourceField) -> Iterator[str]:
 
 
 def requests_of(resource: ResourceType) -> Iterator[str]:
-    stored = resource.stored_fields
+    stored = resource.filterable
     indexed = [one for one in stored.values() if one.is_indexed]
     for one in indexed:
         for condition in filters(one):

@@ -23,7 +23,7 @@ from registry.http.app_keys import (
     Limits,
 )
 from registry.http.followers import Followers
-from registry.http.views.site import SCRAPE, Scrape, announce_stop, scrape_process
+from registry.http.views.site import SCRAPE, Scrape, scrape_process
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
 from registry.openapi.description import describe
@@ -59,7 +59,6 @@ def create_app(
     app[GRAPH] = graph
     app.cleanup_ctx.append(partial(_open_repository, capacity, on_failure))
     app.on_shutdown.append(_end_followers)
-    announce_stop(app)
     routes = application.routes_of_api(graph, settings.page_size)
     routes += application.routes_of_site([route.path for route in routes])
     if settings.metrics_port is None:

@@ -1,5 +1,6 @@
 """What views, middlewares and the server share: limits of size and time, and the keys of others."""
 
+from asyncio import Event
 from dataclasses import dataclass
 
 from aiohttp import web
@@ -52,3 +53,5 @@ NOTICE = web.AppKey("notice", str)
 ADDRESSES = web.AppKey("addresses", Addresses)
 REPOSITORY = web.AppKey("repository", Repository)
 SETTINGS = web.AppKey("settings", Settings)
+STOPPING = web.AppKey("stopping", Event)
+"""Set when the service begins to stop."""

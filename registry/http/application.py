@@ -1,5 +1,6 @@
 """Applications: their middlewares, and the table of their routes."""
 
+from asyncio import Event
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -19,7 +20,7 @@ from registry.http.addresses import (
     Addresses,
 )
 from registry.http.admission import admit
-from registry.http.app_keys import ADDRESSES, DEADLINES, LIMITS, SETTINGS, Limits
+from registry.http.app_keys import ADDRESSES, DEADLINES, LIMITS, SETTINGS, STOPPING, Limits
 from registry.http.cors import Cors, check_site
 from registry.http.deadlines import Deadlines, limit_time
 from registry.http.heads import check_head, defer_continue
@@ -49,7 +50,7 @@ def new_application(
 ) -> web.Application:
     """Return an application without paths. response_seconds: until a response has to begin."""
     addresses, cors = Addresses(settings), Cors(settings.cors_origin, pages=(UI_PATH,))
-    deadlines = Deadlines(response_seconds)
+    deadlines, stopping = Deadlines(response_seconds), Event()
     # In the order in which they apply.
     middlewares = [
         finish(limits, addresses),
@@ -61,9 +62,14 @@ def new_application(
     ]
     app = web.Application(middlewares=middlewares)
     app[SETTINGS], app[LIMITS], app[ADDRESSES] = settings, limits, addresses
-    app[DEADLINES] = deadlines
-    app.on_response_prepare.append(partial(finish_head, cors, deadlines))
+    app[DEADLINES], app[STOPPING] = deadlines, stopping
+    app.on_response_prepare.append(partial(finish_head, cors, deadlines, stopping))
+    app.on_shutdown.append(_mark_stopping)
     return app
+
+
+async def _mark_stopping(app: web.Application) -> None:
+    app[STOPPING].set()
 
 
 def mount(app: web.Application, routes: Iterable[Route]) -> None:

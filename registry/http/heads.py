@@ -1,4 +1,4 @@
-"""The head of a request: what no path accepts, and whether the connection ends after it."""
+"""The head of a request: what no path accepts, and whether its connection must end."""
 
 from itertools import chain
 
@@ -42,23 +42,19 @@ def check_head(limits: Limits) -> Middleware:
     return check_head
 
 
-def end_connection(request: web.BaseRequest, response: web.StreamResponse) -> None:
-    """Let a response, whose headers are not sent yet, end the connection if it is the last one.
+def is_last(request: web.BaseRequest, response: web.StreamResponse) -> bool:
+    """Return whether the connection must close after a response, whatever the client wants.
 
-    It is where the server stops; after a request of another version; after a chunked body, whose
-    last trailer aiohttp takes for a field of the next request, which may be that of another client
-    behind a proxy; and where HTTP/1.0 has no other end of a stream (RFC 9112, 6.3).
+    It must after a request of another version; after a chunked body, whose last trailer aiohttp
+    takes for a field of the next request, which may be that of another client behind a proxy; and
+    where HTTP/1.0 has no other end of a stream (RFC 9112, 6.3).
     """
-    connection = connection_of(request)
-    is_endless = request.version == HttpVersion10 and response.content_length is None
-    if (
-        is_endless
-        or (connection is not None and connection.is_stopping)
-        or hdrs.TRANSFER_ENCODING in request.headers
-        or request.version not in _VERSIONS
-    ):
-        response.force_close()
-        response.headers[hdrs.CONNECTION] = "close"
+    if hdrs.TRANSFER_ENCODING in request.headers:
+        return True
+    version = request.version
+    return version != HttpVersion11 and (
+        version != HttpVersion10 or response.content_length is None
+    )
 
 
 async def defer_continue(_: web.Request) -> None:

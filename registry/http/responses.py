@@ -1,5 +1,7 @@
 """One way out: what every response gets before it is sent, that of an error or a stream as well."""
 
+from asyncio import Event
+
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 from multidict import istr
@@ -10,7 +12,7 @@ from registry.http.compression import GZIP, compresses, gzipped
 from registry.http.cors import Cors
 from registry.http.deadlines import Deadlines
 from registry.http.error_responses import has_response_begun, reset, respond_to
-from registry.http.heads import end_connection
+from registry.http.heads import is_last
 from registry.http.request_headers import GZIP_SUFFIX, is_current
 from registry.http.request_ids import request_id
 from registry.http.sending import MAX_WRITE, WaitingBytes, send_in_parts
@@ -69,7 +71,11 @@ def finish(limits: Limits, addresses: Addresses) -> Middleware:
 
 
 async def finish_head(
-    cors: Cors, deadlines: Deadlines, request: web.Request, response: web.StreamResponse
+    cors: Cors,
+    deadlines: Deadlines,
+    stopping: Event,
+    request: web.Request,
+    response: web.StreamResponse,
 ) -> None:
     """Complete the head of a response that is about to be sent."""
     add_common_headers(request, response)
@@ -77,7 +83,9 @@ async def finish_head(
         deadlines.stop()
     if cors.is_on:
         cors.add_headers(request, response.headers)
-    end_connection(request, response)
+    if stopping.is_set() or is_last(request, response):
+        response.force_close()
+        response.headers[hdrs.CONNECTION] = "close"
 
 
 def add_common_headers(request: web.BaseRequest, response: web.StreamResponse) -> None:

@@ -5,6 +5,7 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
+from aiohttp import web
 
 from tests.http.conftest import (
     GET,
@@ -14,6 +15,7 @@ from tests.http.conftest import (
     Start,
     echo,
     endless,
+    eventually,
     read_all,
 )
 from tests.support import Client
@@ -136,3 +138,33 @@ async def test_a_stream_that_ends_during_a_stop_is_not_the_last_response(
     assert CLOSE in received
     assert received.endswith(b"0\r\n\r\n")
     await stopping
+
+
+async def test_a_stop_under_load_loses_no_request(start: Start) -> None:
+    async def handle(request: web.Request) -> web.Response:
+        await asyncio.sleep(0.002)
+        return await echo(request)
+
+    client = await start(handle, LONG_LIMITS)
+    answered = 0
+
+    async def load() -> None:
+        """Send requests, on a new connection after a response that closes it, until it fails."""
+        nonlocal answered
+        while True:
+            try:
+                reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
+            except OSError:  # the server does not listen any more
+                return
+            head = b""
+            while CLOSE not in head:
+                writer.write(POST + b"body")
+                head = await reader.readuntil(b"\r\n\r\n")
+                assert await reader.readexactly(4) == b"body"
+                answered += 1
+            writer.close()
+
+    loads = [asyncio.create_task(load()) for _ in range(20)]
+    await eventually(lambda: answered > 200)
+    await stop(client)
+    await asyncio.wait_for(asyncio.gather(*loads), SECONDS)

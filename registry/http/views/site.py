@@ -1,6 +1,5 @@
 """Views of what is not a resource: the root, health checks, metrics, and slashes at the end."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from copy import copy
 from itertools import accumulate
@@ -28,7 +27,7 @@ from registry.http.addresses import (
     query_of,
     without_trailing_slash,
 )
-from registry.http.app_keys import ADDRESSES, GRAPH, REPOSITORY
+from registry.http.app_keys import ADDRESSES, GRAPH, REPOSITORY, STOPPING
 from registry.http.views.base import BaseView
 from registry.jsonapi.authorization import readable_with
 from registry.jsonapi.content_negotiation import HTML, check_accept, prefers
@@ -44,20 +43,8 @@ Scrape: TypeAlias = Callable[[], Awaitable[MetricsSnapshot]]
 
 SCRAPE: web.AppKey[Scrape] = web.AppKey("scrape")
 
-_STOPPING = web.AppKey("stopping", asyncio.Event)
-
 PAGE: web.AppKey[Handler] = web.AppKey("page")
 """Responds with the page for people, which the root shows to browsers."""
-
-
-def announce_stop(app: web.Application) -> None:
-    """Let the health check fail as soon as the application stops."""
-    app[_STOPPING] = asyncio.Event()
-    app.on_shutdown.append(_stop)
-
-
-async def _stop(app: web.Application) -> None:
-    app[_STOPPING].set()
 
 
 def read_only(path: str, handler: Handler) -> list[web.RouteDef]:
@@ -111,7 +98,7 @@ class ReadinessView(BaseView):
     async def get(self) -> web.StreamResponse:
         """Respond with 200 if the primary of the database does within a second, else with 503."""
         app = self.request.app
-        if app[_STOPPING].is_set():
+        if app[STOPPING].is_set():
             return _health("stopping")
         is_available = await app[REPOSITORY].is_available()
         return _health(None if is_available else "database unavailable")

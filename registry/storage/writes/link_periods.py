@@ -231,7 +231,7 @@ class LinkPeriods:
         }
         wrong = {id_: one for id_, one in corrections.items() if one.reasons}
         new_ids = NewIds(transaction, LastIds())
-        await new_ids.load()
+        await new_ids.load(holds=False)
         ending = [
             (id_, one, correct.ends[one[ID]])
             for id_, correct in wrong.items()

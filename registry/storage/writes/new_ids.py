@@ -10,6 +10,9 @@ from registry.storage.counters import COUNTERS, LAST, increments
 from registry.storage.mongo.transactions import Statement, Transaction, TransactionConflict
 from registry.storage.writes.identity_map import RecordChange
 
+_HOLD: Statement = {"$currentDate": {"held": True}}
+"""An update that changes nothing which is read: other transactions conflict with it."""
+
 
 class CountersChanged(TransactionConflict):
     """Another process has given out ids. is_locked: its transaction is not committed yet."""
@@ -54,8 +57,15 @@ class NewIds:
         self._last: dict[str, int] = {}
         self._savepoint: Mapping[str, int] = {}
 
-    async def load(self) -> None:
-        """Learn the last id of each type."""
+    async def load(self, *, holds: bool) -> None:
+        """Learn the last id of each type.
+
+        holds: whether to hold the counters from now on, for a transaction that takes long: it would
+        be in vain if another process changed them meanwhile. Raises CountersChanged.
+        """
+        if holds:
+            every: Statement = {"q": {ID: {"$type": "string"}}, "u": _HOLD, "multi": True}
+            await self._update([every])
         last = self._known.current
         if last is None:
             counters = await self._transaction.find(COUNTERS, {}, {LAST: True})
@@ -84,14 +94,17 @@ class NewIds:
         self._stored = dict(self._last)
         if not statements:
             return
+        if await self._update(statements) < len(statements):
+            raise CountersChanged(is_locked=False)
+
+    async def _update(self, statements: Sequence[Statement]) -> int:
+        """Update counters; return how many were found. Raises CountersChanged."""
         try:
-            updated = await self._transaction.update(COUNTERS, statements)
+            return await self._transaction.update(COUNTERS, statements)
         except OperationFailure as error:
             if error.has_error_label("TransientTransactionError"):
                 raise CountersChanged(is_locked=True) from error
             raise
-        if updated < len(statements):
-            raise CountersChanged(is_locked=False)
 
     def _statements(self, changes: Sequence[RecordChange]) -> list[Statement]:
         created, removed = defaultdict[str, list[int]](list), defaultdict[str, list[int]](list)

@@ -100,7 +100,7 @@ class UnitOfWork:
         await self._load_unique(writes, values)
         changes_links = any(one.change.linkages or one.verb is Verb.REMOVE for one in writes)
         if changes_links or any(one.verb is Verb.ADD for one in writes):
-            await self.new_ids.load()
+            await self.new_ids.load(holds=requests[0].is_alone)
         former_target_ids: dict[str, set[int]] = defaultdict(set)
         # Targets come last where possible: the records that lead to them are then known.
         for resource in sorted(self._graph.writable, key=lambda one: not one.links):

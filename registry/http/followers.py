@@ -182,9 +182,8 @@ class Followers:
                 if self._start.is_after(position):
                     catch_ups = self._repository.bulkheads.catch_ups
                     await slot.enter_async_context(catch_ups.slot(client))
-                    backlog = self._repository.changes(position)
+                    backlog = await self._repository.changes(position)
                     slot.push_async_callback(backlog.close)
-                    await backlog.open()
                 yield Subscription(position, after is None, backlog, slot)
         finally:
             self._count -= 1

@@ -135,18 +135,20 @@ class Repository:
         Raises Unavailable, or InternalError if MongoDB refuses change streams.
         """
         now = await self.now()
-        feed = self.changes(Timestamp(now.time - _RECENT_SECONDS, 0))
+        try:
+            return await self.changes(Timestamp(now.time - _RECENT_SECONDS, 0))
+        except PositionExpired:
+            return await self.changes(now)
+
+    async def changes(self, after: FeedPosition) -> ChangeFeed:
+        """Return the open feed of changes after a position. Raises what ChangeFeed raises."""
+        feed = ChangeFeed(self._database, self._graph, after)
         try:
             await feed.open()
-        except PositionExpired:
+        except BaseException:
             await feed.close()
-            feed = self.changes(now)
-            await feed.open()
+            raise
         return feed
-
-    def changes(self, after: FeedPosition) -> ChangeFeed:
-        """Return the changes after a position."""
-        return ChangeFeed(self._database, self._graph, after)
 
     async def checked_position(self, position: FeedPosition | None) -> FeedPosition:
         """Return a position, for None the present. Raises InvalidPosition for a time in the future.

@@ -22,11 +22,7 @@ from pymongo.errors import ConnectionFailure, CursorNotFound, OperationFailure, 
 
 from registry.jsonapi.change_events import ChangedRecord
 from registry.jsonapi.changes import Verb
-from registry.jsonapi.error_types import (
-    InternalError,
-    PositionExpired,
-    Unavailable,
-)
+from registry.jsonapi.error_types import InternalError, PositionExpired, Unavailable
 from registry.model.attributes import utc_text
 from registry.model.graph import Graph
 from registry.model.implicit_attributes import UPDATED_AT, UPDATED_BY
@@ -81,10 +77,9 @@ class ChangeFeed:
     """Reads commits in order.
 
     position: all commits up to it were returned; a resume token once the feed is open. start: what
-    precedes the first commit, once a feed from a cluster time is open. has_more:
-    whether the last read has left commits that are there already. The methods raise Unavailable,
-    and can then be called again; PositionExpired, or InternalError for any other error after which
-    they never succeed.
+    precedes the first commit, once a feed from a cluster time is open. has_more: whether the last
+    read has left commits that are there already. The methods raise Unavailable, and can then be
+    called again; PositionExpired, or InternalError for another error that does not go away.
     """
 
     def __init__(self, database: Database, graph: Graph, after: FeedPosition) -> None:

@@ -36,15 +36,15 @@ class Requirement:
 
 def authorize(principal: Principal, requirements: Iterable[Requirement]) -> None:
     """Raise ApiErrors with an InsufficientScope for each requirement that is not met."""
-    lacking = [one for one in requirements if not principal.has_one_of(one.scopes)]
-    if lacking:
-        scope = " ".join(dict.fromkeys(one.scopes[0] for one in lacking))
+    unmet = [need for need in requirements if not principal.has_one_of(need.scopes)]
+    if unmet:
+        scope = " ".join(dict.fromkeys(need.scopes[0] for need in unmet))
         errors = []
-        for one in islice(dict.fromkeys(lacking), MAX_ERRORS):
-            part = f"`{one.parameter}`" if one.parameter else "This part of the document"
-            part = part if one.parameter or one.pointer else "This"
-            detail = f"{part} requires the scope `{one.scopes[0]}`, which the access token lacks."
-            source = {"pointer": one.pointer, "parameter": one.parameter}
+        for need in islice(dict.fromkeys(unmet), MAX_ERRORS):
+            part = f"`{need.parameter}`" if need.parameter else "This part of the document"
+            part = part if need.parameter or need.pointer else "This"
+            detail = f"{part} requires the scope `{need.scopes[0]}`, which the access token lacks."
+            source = {"pointer": need.pointer, "parameter": need.parameter}
             errors.append(InsufficientScope(detail, scope, **source))
         raise ApiErrors(errors)
 
@@ -76,13 +76,13 @@ def required_by_query(
     for key in query.order:
         relationship = key.relationship
         owner = graph[relationship.target] if relationship else scope.resource
-        for one in (owner, *_linked_by(key.stored_name, owner, graph)):
-            yield from _to_read(one, graph, "sort")
+        for resource in (owner, *_linked_by(key.stored_name, owner, graph)):
+            yield from _to_read(resource, graph, "sort")
 
 
 def _to_read(resource: ResourceType, graph: Graph, parameter: str) -> Iterator[Requirement]:
-    for one in readable_with(resource, graph):
-        yield Requirement(Action.READ, one, parameter=parameter)
+    for readable in readable_with(resource, graph):
+        yield Requirement(Action.READ, readable, parameter=parameter)
 
 
 def required_by_feed(

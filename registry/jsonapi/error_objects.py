@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import ceil
 from typing import Any, ClassVar, Self, TypeVar
 
+import orjson
+
 from registry.model.resource_type import ResourceType
 
 MAX_ERRORS = 100
@@ -141,7 +143,11 @@ class ApiErrors(RequestError):
 
 
 class ErrorCollector:
-    """Collects the errors of one request; as a context manager, the errors its block raises."""
+    """Collects the errors of one request.
+
+    `with errors:` swallows RequestErrors raised in the block; names bound there are valid only
+    after `raise_any()`.
+    """
 
     def __init__(self) -> None:
         self._errors: list[ApiError] = []
@@ -169,6 +175,12 @@ class ErrorCollector:
         """Raise ApiErrors if any error was added."""
         if self._errors:
             raise ApiErrors(self._errors)
+
+
+def json_defect(error: orjson.JSONDecodeError) -> str:
+    """Return what is wrong with a text that is not read as JSON, for after its subject."""
+    is_large = "infinity" in error.msg  # valid JSON, such as 1e400
+    return f"{'has a number that is out of range' if is_large else 'is not valid JSON'}: {error}"
 
 
 class JsonPointer(str):

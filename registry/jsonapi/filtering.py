@@ -8,12 +8,13 @@ relationship: `filter[owner.last_name]=Hopper`, or `has` (to-one) and `any` (to-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import chain
 from typing import Any, TypeAlias
 
 import orjson
 from marshmallow import ValidationError
 
-from registry.jsonapi.error_objects import ErrorCollector, JsonPointer, quoted
+from registry.jsonapi.error_objects import ErrorCollector, JsonPointer, json_defect, quoted
 from registry.jsonapi.error_types import InvalidParameter
 from registry.model.attributes import EQUALITY, Operator
 from registry.model.graph import Graph
@@ -233,7 +234,7 @@ class _Parser:
         except orjson.JSONDecodeError as error:
             if error.msg.startswith("depth limit"):
                 raise too_deep from error
-            raise self.error(f"The value is not JSON: {error}.") from error
+            raise self.error(f"The value {json_defect(error)}.") from error
         # The methods below, and the encoder of error details, recurse into the value.
         if _depth(conditions) > MAX_DEPTH:
             raise too_deep
@@ -295,10 +296,9 @@ class _Parser:
         return Related(relationship, self.graph[relationship.target], part)
 
     def _expanded(self, condition: Condition, field: ResourceField) -> Filter:
-        """Return what a condition stands for: on a moment, or on what a period copies.
+        """Rewrite conditions on virtual fields: `at` becomes since <= T < until.
 
-        A copy is compared where it is stored: in the period if that has ended, else at the end of
-        the link.
+        A copied text is compared in an ended period, else at the linked resource.
         """
         match field.field:
             case Moment():
@@ -378,9 +378,10 @@ class _Parser:
 def _depth(value: Any) -> int:
     """Return how deeply the arrays and objects of a JSON value are nested."""
     depth, level = 0, [value]
-    while level := [one for one in level if isinstance(one, list | dict)]:
+    while containers := [part for part in level if isinstance(part, list | dict)]:
         depth += 1
-        level = [each for one in level for each in (one if isinstance(one, list) else one.values())]
+        parts = (part if isinstance(part, list) else part.values() for part in containers)
+        level = list(chain.from_iterable(parts))
     return depth
 
 

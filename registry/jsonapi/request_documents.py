@@ -23,6 +23,7 @@ from registry.jsonapi.error_objects import (
     ApiError,
     ErrorCollector,
     JsonPointer,
+    json_defect,
     quoted,
     unknown_relationship,
     unknown_type,
@@ -107,7 +108,7 @@ def load_member(body: bytes, member: str, excluded: Collection[str] = ()) -> Any
     try:
         document = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise MalformedDocument(f"The body is not valid JSON: {error}.", "") from error
+        raise MalformedDocument(f"The body {json_defect(error)}.", "") from error
     if not isinstance(document, dict):
         raise MalformedDocument("The document must be an object.", "")
     if member not in document:

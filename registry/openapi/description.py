@@ -37,7 +37,9 @@ _SECURITY_SCHEMES: Json = {
 def describe(graph: Graph, settings: Settings) -> Json:
     """Return the OpenAPI document of a service. Raises InvalidDeclaration for ambiguous names."""
     paths = describe_paths(graph, settings)
-    require_distinct(one["operationId"] for item in paths.values() for one in item.values())
+    require_distinct(
+        operation["operationId"] for item in paths.values() for operation in item.values()
+    )
     return {
         "openapi": "3.0.0",
         "info": {

@@ -76,7 +76,9 @@ def query_parameters(scope: QueryScope) -> list[Json]:
 
 def feed_parameters(graph: Graph) -> list[Json]:
     """Return the parameters of the change feed."""
-    rows = [_query(row.sentence, one) for row in FEED_PARAMETERS for one in row.describe(graph)]
+    rows = [
+        _query(row.sentence, variant) for row in FEED_PARAMETERS for variant in row.describe(graph)
+    ]
     again = f"The same, sent by browsers that connect again. It precedes `{AFTER}`."
     return [*rows, _header(LAST_EVENT_ID, again)]
 

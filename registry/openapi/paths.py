@@ -129,9 +129,9 @@ def describe_paths(graph: Graph, settings: Settings) -> dict[str, Json]:
     """Return the Path Item Objects of all routes."""
     return {
         route.path: {
-            one.method: _described(one, route, graph, settings)
-            for one in _operations(route, graph)
-            if one.method.upper() in route.needs
+            operation.method: _described(operation, route, graph, settings)
+            for operation in _operations(route, graph)
+            if operation.method.upper() in route.needs
         }
         for route in sorted(routes_of_api(graph, settings.page_size), key=attrgetter("path"))
     }
@@ -141,12 +141,12 @@ def error_responses(graph: Graph, settings: Settings) -> Json:
     """Return the component responses with errors, one for each status."""
     # A request with another method is no operation.
     absent = {errors.MethodNotAllowed, *(() if settings.requires_tokens else _ACCESS)}
-    if not any(one.unique_attributes for one in graph.values()):
+    if not any(resource_type.unique_attributes for resource_type in graph.values()):
         absent.add(errors.ValueTaken)
     by_status = defaultdict[int, list[ApiError]](list)
-    for one in errors.error_types():
-        if one not in absent:
-            by_status[one.status].append(one.example())
+    for error in errors.error_types():
+        if error not in absent:
+            by_status[error.status].append(error.example())
     return {f"Error{status}": _error_response(by_status[status]) for status in sorted(by_status)}
 
 
@@ -183,10 +183,12 @@ def _described(operation: _Operation, route: Route, graph: Graph, settings: Sett
         action = route.needs[method.upper()].action
         of_all_types = [Requirement(action, resource_type) for resource_type in graph.writable]
         required = route.requirements[method.upper()] or of_all_types
-        scopes = dict.fromkeys(one.scopes[0] for one in required)
+        scopes = dict.fromkeys(requirement.scopes[0] for requirement in required)
         description += f"\n\nRequired scopes: {code(scopes)}."
         access = {"security": [{SECURITY_SCHEME: []}]}
-    failures = {str(one): reference("responses", f"Error{one}") for one in sorted(statuses)}
+    failures = {
+        str(status): reference("responses", f"Error{status}") for status in sorted(statuses)
+    }
     return {
         "tags": [tag],
         "operationId": name,
@@ -321,7 +323,9 @@ def _headers(*names: str) -> Json:
 
 def _error_response(instances: Sequence[ApiError]) -> Json:
     headers = {name: None for error in instances for name in error.headers}
-    documents = {one.code: orjson.loads(encode_errors([one], _REQUEST_ID)) for one in instances}
+    documents = {
+        error.code: orjson.loads(encode_errors([error], _REQUEST_ID)) for error in instances
+    }
     description = " ".join(type(error).__doc__ or "" for error in instances)
     schema = reference("schemas", "ErrorDocument")
     return _response(description, schema, documents, list(headers))

@@ -319,8 +319,8 @@ def _error() -> Json:
     types = error_types()
     required = {
         "id": text("The request id, which is in the log too; that of a second error ends in `-2`."),
-        "status": text("The HTTP status.", enum=sorted({str(each.status) for each in types})),
-        "code": text("The error type.", enum=sorted(each.code for each in types)),
+        "status": text("The HTTP status.", enum=sorted({str(error.status) for error in types})),
+        "code": text("The error type.", enum=sorted(error.code for error in types)),
         "title": text("A summary of the error type."),
         "detail": text("An explanation of this error."),
     }

@@ -158,7 +158,7 @@ NOT_IDS = [(True, "true"), (1.0, "1.0"), (1.5e3, "1500.0"), (None, "null")]
 @pytest.mark.parametrize(
     ("value", "detail"),
     [
-        *((value, "not JSON") for value in ("", "[", '["\\ud800"]', "[NaN]")),
+        *((value, "not valid JSON") for value in ("", "[", '["\\ud800"]', "[NaN]")),
         ("null", "must be a list, not `null`"),
         ('{"name": "id", "op": "eq", "val": 1}', "Conditions must be a list, not"),
         ("[1]", "A condition must be an object, not `1`"),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from registry.jsonapi.changes import Change, Verb
 from registry.jsonapi.error_objects import DATA, MAX_ERRORS, ApiError, ApiErrors
 from registry.jsonapi.error_types import MalformedDocument
+from registry.jsonapi.filtering import parse_filter
 from registry.jsonapi.request_documents import MAX_CONTAINERS, DocumentLoader, load, load_member
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
@@ -72,6 +73,14 @@ def test_a_document_is_loaded_or_rejected_with_pointers(document: Any, verb: Ver
 def test_random_bytes_are_rejected(body: bytes) -> None:
     with pytest.raises((MalformedDocument, ApiErrors)):
         load(body, PERSON, Verb.ADD)
+
+
+def test_a_number_out_of_range_is_not_called_invalid_json() -> None:
+    for number, text in (("1e400", "has a number that is out of range"), ("1e", "is not valid")):
+        with pytest.raises(MalformedDocument, match=f"The body {text}"):
+            load_member(b'{"data": %s}' % number.encode(), "data")
+        (error,) = errors_of(partial(parse_filter, "filter", [], f"[{number}]", PERSON, GRAPH))
+        assert error.detail.startswith(f"The value {text}")
 
 
 def test_invalid_linkage_is_read_up_to_the_maximum_number_of_errors() -> None:

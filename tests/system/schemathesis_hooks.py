@@ -5,7 +5,7 @@ from typing import Any
 
 import schemathesis
 from schemathesis import Case, HookContext, Response
-from schemathesis.core.failures import Failure
+from schemathesis.core.failures import AcceptedNegativeData, Failure
 from schemathesis.openapi.checks import RejectedPositiveData, UseAfterFree
 
 INDESCRIBABLE_PARAMETERS = re.compile(
@@ -20,9 +20,11 @@ INDESCRIBABLE_PARAMETERS = re.compile(
 @schemathesis.hook
 def filter_failure(_: HookContext, failure: Failure, case: Case[Any], response: Response) -> bool:
     """Return whether a failure is a defect of the service or of its description."""
+    # It depends on the state of the resource, as 404 does, and precedes errors of linkage.
+    if response.status_code == 412:
+        return not isinstance(failure, RejectedPositiveData | AcceptedNegativeData)
     if isinstance(failure, RejectedPositiveData):
-        # 412 depends on the state of the resource, as 404 does.
-        return response.status_code != 412 and not all(map(_is_indescribable, _errors(response)))
+        return not all(map(_is_indescribable, _errors(response)))
     # DELETE on a relationship removes members of the relationship, which itself remains.
     return not (isinstance(failure, UseAfterFree) and "/relationships/" in case.operation.path)
 

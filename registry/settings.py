@@ -24,6 +24,12 @@ CORES = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_coun
 
 MAX_WORKERS = 64
 
+_URI_FILE = "MONGODB_URI_FILE"
+"""The variable that names a file with the URI: other users, and `docker inspect`, see variables."""
+
+_MAX_SECRET = 2**13
+"""Bytes of a file with a secret."""
+
 _CREDENTIALS = re.compile("://.*@", re.DOTALL)
 """Everything to the last @, as credentials that are not escaped may have any character."""
 
@@ -73,6 +79,21 @@ def one_of(*choices: str) -> Callable[[str], str]:
         return text
 
     return parse
+
+
+def secret_in(name: str) -> str:
+    """Return the text in a file, without white space at its ends."""
+    try:
+        with Path(name).open("rb") as file:
+            content = file.read(_MAX_SECRET + 1)
+    except OSError as error:
+        raise ValueError(f"cannot read {name} ({error.strerror})") from None
+    if len(content) > _MAX_SECRET:
+        raise ValueError(f"{name} has more than {_MAX_SECRET:,} bytes")
+    text = content.decode(errors="replace").strip()
+    if not text:
+        raise ValueError(f"{name} is empty")
+    return text
 
 
 def _http_url(text: str) -> str:
@@ -221,7 +242,7 @@ _HINTS = get_type_hints(Settings, include_extras=True)
 
 VARIABLES = (
     "Each setting is also an environment variable, such as REGISTRY_DATA_DIR for --data-dir; that "
-    "of --mongodb-uri is MONGODB_URI."
+    "of --mongodb-uri is MONGODB_URI, or MONGODB_URI_FILE for a file that has it."
 )
 """What the help of a command with settings ends with."""
 
@@ -237,6 +258,7 @@ class Parser(argparse.ArgumentParser):
         Exits as `parse_settings` does.
         """
         values: dict[str, Any] = {}
+        environment = self._with_uri(environment)
         for name, field in _FIELDS.items():
             source, texts = _texts(field, getattr(parsed, name, None), environment)
             parse, _ = _HINTS[name].__metadata__
@@ -247,6 +269,15 @@ class Parser(argparse.ArgumentParser):
         if contradiction := settings.contradiction():
             self.error(contradiction)
         return settings
+
+    def _with_uri(self, environment: Mapping[str, str]) -> Mapping[str, str]:
+        """Return the variables, with the URI of the file that one of them names."""
+        name, uri = environment.get(_URI_FILE), variable("mongodb_uri")
+        if not name:
+            return environment
+        if environment.get(uri):
+            self.error(f"{uri} and {_URI_FILE}: set one of them")
+        return {**environment, uri: self._parse(_URI_FILE, name, secret_in)}
 
     def _parse(self, source: str, text: str, parse: Callable[[str], Any]) -> Any:
         """Return the parsed value; source: the flag or variable that an error message names."""

@@ -125,6 +125,34 @@ def error_line(capsys: pytest.CaptureFixture[str]) -> ErrorLine:
     return error_line
 
 
+def test_the_uri_is_read_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "uri"
+    file.write_text("mongodb://u:p@db/\n")
+    environment = {"MONGODB_URI_FILE": str(file), "MONGODB_URI": ""}
+    assert parse_settings([], environment).mongodb_uri == "mongodb://u:p@db/"
+    flagged = parse_settings(["--mongodb-uri", "mongodb://other/"], environment)
+    assert flagged.mongodb_uri == "mongodb://other/"
+
+
+def test_a_file_without_a_uri_is_refused_by_the_name_of_its_variable(
+    tmp_path: Path, error_line: ErrorLine
+) -> None:
+    empty, uri = tmp_path / "empty", "mongodb://u:p@db/"
+    empty.write_text(" \n")
+    for path, reason in (
+        (tmp_path / "missing", "No such file"),
+        (tmp_path, "Is a directory"),
+        (empty, "is empty"),
+        (Path("/dev/zero"), "has more than 8,192 bytes"),
+    ):
+        line = error_line(MONGODB_URI_FILE=str(path))
+        assert line.startswith("registry: MONGODB_URI_FILE: ")
+        assert reason in line
+    both = error_line(MONGODB_URI_FILE=str(empty), MONGODB_URI=uri)
+    assert "MONGODB_URI and MONGODB_URI_FILE: set one of them" in both
+    assert "u:p" not in both
+
+
 def test_tokens_are_required_by_default_from_other_hosts() -> None:
     loopback = ("127.0.0.1", "127.8.9.1", "::1", "localhost")
     addresses = ("::", "192.0.2.1", "::ffff:192.0.2.1", "0.0.0.0")  # noqa: S104 - no socket is bound

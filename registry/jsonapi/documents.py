@@ -285,12 +285,19 @@ def resource_objects(
         ]
     ids = [record["_id"] for record in records]
     shown_links = [_relationships(resource, name, by_id, ids) for name, by_id in linked.items()]
-    objects = []
-    for id_, text, *members in zip(ids, texts, *shown_links, strict=True):
-        together = ",".join(filter(None, members))
-        relationships = f'"relationships":{{{together}}},' if together else ""
-        objects.append(f'{start}{id_}","attributes":{text},{relationships}{end}{id_}"}}}}')
-    return objects
+    members = (
+        shown_links[0] if len(shown_links) == 1 else map(_joined, zip(*shown_links, strict=True))
+    )
+    return [
+        f'{start}{id_}","attributes":{text},"relationships":{{{relationships}}},{end}{id_}"}}}}'
+        if relationships
+        else f'{start}{id_}","attributes":{text},{end}{id_}"}}}}'
+        for id_, text, relationships in zip(ids, texts, members, strict=True)
+    ]
+
+
+def _joined(members: Iterable[str]) -> str:
+    return ",".join(filter(None, members))
 
 
 def _own_linkage(
@@ -334,13 +341,16 @@ def _relationships(
             else ""
             for id_ in ids
         ]
-    identifier, own = f'{{"type":"{target}","id":"', f"{path}/"
+    start, self_link = f'"{name}":{{"data":', f',"links":{{"self":"{path}/'
+    identifier, null = f'{start}{{"type":"{target}","id":"', f"{start}null{self_link}"
+    self_link = f'"}}{self_link}'
+    related, end = f'/relationships/{name}","related":"{path}/', f'/{name}"}}}}'
     return [
-        f'"{name}":{{"data":{data},"links":'
-        f'{{"self":"{own}{id_}/relationships/{name}","related":"{own}{id_}/{name}"}}}}'
-        if (to := linked.get(id_, _NOT_SHOWN)) is not _NOT_SHOWN
-        and (data := "null" if to is None else f'{identifier}{to}"}}')
-        else ""
+        ""
+        if (to := linked.get(id_, _NOT_SHOWN)) is _NOT_SHOWN
+        else f"{null}{id_}{related}{id_}{end}"
+        if to is None
+        else f"{identifier}{to}{self_link}{id_}{related}{id_}{end}"
         for id_ in ids
     ]
 

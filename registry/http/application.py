@@ -75,7 +75,8 @@ async def _mark_stopping(app: web.Application) -> None:
 def mount(app: web.Application, routes: Iterable[Route]) -> None:
     """Serve the paths of routes."""
     app.add_routes(
-        web.view(route.path, route.handler(), expect_handler=defer_continue) for route in routes
+        web.view(route.path, route.view.of(route), expect_handler=defer_continue)
+        for route in routes
     )
 
 

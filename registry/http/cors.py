@@ -1,5 +1,7 @@
 """What pages of other origins may send and read: CORS (Fetch, 3.2) and Fetch Metadata."""
 
+from collections.abc import Awaitable
+
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 from multidict import CIMultiDict, istr
@@ -49,14 +51,13 @@ class Cors:
         if not (is_link or self._allows_all or self._allows(request)):
             raise CrossSiteRequest
 
-    def preflight(self, request: web.BaseRequest) -> web.Response | None:
-        """Return the response to a preflight request, which needs no token; None for others."""
-        is_preflight = (
+    def is_preflight(self, request: web.BaseRequest) -> bool:
+        """Return whether a request only asks whether an allowed page may send another."""
+        return (
             request.method == hdrs.METH_OPTIONS
             and hdrs.ACCESS_CONTROL_REQUEST_METHOD in request.headers
             and self._allows(request)
         )
-        return web.Response(status=204, headers=_ALLOWED) if is_preflight else None
 
     def add_headers(self, request: web.BaseRequest, headers: CIMultiDict[str]) -> None:
         """Add the headers to those of a response that is not sent yet."""
@@ -72,6 +73,10 @@ class Cors:
         return origin is not None and (self._allows_all or origin in self._origins)
 
 
+async def _respond_to_preflight() -> web.Response:
+    return web.Response(status=204, headers=_ALLOWED)
+
+
 def check_site(addresses: Addresses, cors: Cors) -> Middleware:
     """Return the middleware that lets only requests through which no other site can forge.
 
@@ -79,7 +84,7 @@ def check_site(addresses: Addresses, cors: Cors) -> Middleware:
     """
 
     @web.middleware
-    async def check_site(request: web.Request, handler: Handler) -> web.StreamResponse:
+    def check_site(request: web.Request, handler: Handler) -> Awaitable[web.StreamResponse]:
         try:
             addresses.check_host(request)
             if _FETCH_SITE in request.headers:
@@ -88,8 +93,7 @@ def check_site(addresses: Addresses, cors: Cors) -> Middleware:
             # Orchestrators send health checks to whatever name they know.
             if request.path not in HEALTH_PATHS:
                 raise
-        if cors.is_on and (response := cors.preflight(request)):
-            return response
-        return await handler(request)
+        is_preflight = cors.is_on and cors.is_preflight(request)
+        return _respond_to_preflight() if is_preflight else handler(request)
 
     return check_site

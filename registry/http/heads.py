@@ -1,5 +1,6 @@
 """The head of a request: what no path accepts, and whether its connection must end."""
 
+from collections.abc import Awaitable
 from itertools import chain
 
 from aiohttp import hdrs, web
@@ -21,7 +22,7 @@ def check_head(limits: Limits) -> Middleware:
     """Return the middleware that refuses heads which no path accepts."""
 
     @web.middleware
-    async def check_head(request: web.Request, handler: Handler) -> web.StreamResponse:
+    def check_head(request: web.Request, handler: Handler) -> Awaitable[web.StreamResponse]:
         connection = connection_of(request)
         if connection is not None:
             connection.begin(request)
@@ -36,8 +37,8 @@ def check_head(limits: Limits) -> Middleware:
             if request.version >= HttpVersion11 and expected not in {"", "100-continue"}:
                 raise ExpectationFailed
         if request.method == hdrs.METH_OPTIONS and request.raw_path == "*":  # RFC 9110, 9.3.7
-            return web.Response(status=204)
-        return await handler(request)
+            return _no_content()
+        return handler(request)
 
     return check_head
 
@@ -55,6 +56,10 @@ def is_last(request: web.BaseRequest, response: web.StreamResponse) -> bool:
     return version != HttpVersion11 and (
         version != HttpVersion10 or response.content_length is None
     )
+
+
+async def _no_content() -> web.Response:
+    return web.Response(status=204)
 
 
 async def defer_continue(_: web.Request) -> None:

@@ -14,7 +14,7 @@ from registry.http.deadlines import Deadlines
 from registry.http.error_responses import has_response_begun, reset, respond_to
 from registry.http.heads import is_last
 from registry.http.request_headers import GZIP_SUFFIX, is_current
-from registry.http.request_ids import request_id
+from registry.http.request_ids import request_id, start_id
 from registry.http.sending import MAX_WRITE, WaitingBytes, send_in_parts
 from registry.protocol import REQUEST_ID
 
@@ -49,18 +49,21 @@ def finish(limits: Limits, addresses: Addresses) -> Middleware:
 
     @web.middleware
     async def finish(request: web.Request, handler: Handler) -> web.StreamResponse:
+        start_id(request)
         try:
             response = await handler(request)
             if not isinstance(response, web.Response):  # a stream, which has been sent
                 return response
-            body = await _finish_body(request, response)
-            if len(body) > MAX_WRITE and request.method != hdrs.METH_HEAD:
+            if _represent(request, response):
+                await _compress(response)
+            body = response.body
+            if isinstance(body, bytes) and len(body) > MAX_WRITE and request.method != "HEAD":
                 with waiting.reserved(addresses.client_network(request), len(body)):
                     return await send_in_parts(request, response, body)
         except Exception as error:  # noqa: BLE001 - each becomes a response
             response = respond_to(request, error)
-            if isinstance(response, web.Response):
-                await _finish_body(request, response)
+            if isinstance(response, web.Response) and _represent(request, response):
+                await _compress(response)
         except BaseException:  # cancelled
             if has_response_begun(request) and request.transport is not None:
                 reset(request.transport)
@@ -97,28 +100,32 @@ def add_common_headers(request: web.BaseRequest, response: web.StreamResponse) -
         headers.setdefault(name, value)
 
 
-async def _finish_body(request: web.Request, response: web.Response) -> bytes:
-    """Compress the body, or leave it out if the client has it; return it as it is to be sent.
+def _represent(request: web.Request, response: web.Response) -> bool:
+    """Choose the content coding; leave the body out if the client has it, by its entity tag.
 
-    Raises PreconditionFailed.
+    Returns whether to compress the body. Raises PreconditionFailed.
     """
     headers, body = response.headers, response.body
     if not isinstance(body, bytes):
-        return b""
+        return False
     is_compressed = compresses(request, len(body)) and hdrs.CONTENT_ENCODING not in headers
     etag = headers.get(hdrs.ETAG)
-    if etag is not None:
-        tag = etag[1:-1]
-        if is_compressed:
-            tag += GZIP_SUFFIX
-            headers[hdrs.ETAG] = f'"{tag}"'
-        if request.method in _READS and is_current(request, tag):
-            response.set_status(304)
-            response.body = None
-            for name in _OF_CONTENT:
-                headers.pop(name, None)
-            return b""
+    if etag is None:
+        return is_compressed
+    tag = etag[1:-1]
     if is_compressed:
-        headers[hdrs.CONTENT_ENCODING] = GZIP
-        response.body = body = await gzipped(body)
-    return body
+        tag += GZIP_SUFFIX
+        headers[hdrs.ETAG] = f'"{tag}"'
+    if request.method not in _READS or not is_current(request, tag):
+        return is_compressed
+    response.set_status(304)
+    response.body = None
+    for name in _OF_CONTENT:
+        headers.pop(name, None)
+    return False
+
+
+async def _compress(response: web.Response) -> None:
+    assert isinstance(response.body, bytes)  # noqa: S101 - for mypy: it was chosen for this
+    response.body = await gzipped(response.body)
+    response.headers[hdrs.CONTENT_ENCODING] = GZIP

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import ClassVar, Self
 
 from aiohttp import hdrs, web
 
@@ -54,7 +55,7 @@ class Route:
     """
 
     path: str
-    view: type[web.View]
+    view: "type[BaseView]"
     needs: Mapping[str, Needs]
     types: Sequence[ResourceType | None] = ()
     token: TokenUse = TokenUse.REQUIRED
@@ -74,11 +75,30 @@ class Route:
             for method, needed in needs.items()
         }
 
-    def handler(self) -> type[web.View]:
-        """Return the view, with this route as its attribute `route`."""
-        return type(self.view.__name__, (self.view,), {"route": self})
+
+class BaseView(web.View):
+    """A view of aiohttp that supports HEAD and OPTIONS. route: what was declared for its path."""
+
+    route: ClassVar[Route]
+
+    @classmethod
+    def of(cls, route: Route) -> type[Self]:
+        """Return the view of a route."""
+        return type(cls.__name__, (cls,), {"route": route})
+
+    async def get(self) -> web.StreamResponse:
+        """Respond to GET."""
+        raise NotImplementedError
+
+    async def head(self) -> web.StreamResponse:
+        """Respond as to GET; aiohttp leaves the body out."""
+        return await self.get()
+
+    async def options(self) -> web.Response:
+        """Respond with the methods of this path in `Allow` (RFC 9110, 9.3.7)."""
+        return web.Response(status=204, headers={hdrs.ALLOW: ", ".join(self.route.methods)})
 
 
 def route_of(request: web.Request) -> Route | None:
-    """Return the route of a request; None for others than those of `Route.handler`."""
+    """Return the declared route of a request; None for others, such as those of files."""
     return getattr(request.match_info.handler, "route", None)

@@ -190,7 +190,7 @@ async def patch_by_lines(api: Api, *tags: str) -> int:
     lines = "".join(f"If-Match: {one}\r\n" for one in tags)
     head = "PATCH /persons/1 HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
     head += f"Content-Type: {MEDIA_TYPE}\r\nContent-Length: {len(body)}\r\n{lines}\r\n"
-    status, _ = await api.raw(f"{head}{body}".encode("latin-1"))
+    status, _, _ = await api.exchange(f"{head}{body}".encode("latin-1"))
     return status
 
 

@@ -9,7 +9,7 @@ from collections.abc import (
 )
 from contextlib import aclosing
 from itertools import chain
-from typing import TypeAlias, TypeVar
+from typing import ClassVar, Self, TypeVar
 
 from aiohttp import hdrs, web
 
@@ -29,8 +29,8 @@ from registry.http.request_headers import (
     read_preferences,
 )
 from registry.http.responses import POSITION
+from registry.http.routes import BaseView, Route
 from registry.http.sending import MAX_WRITE, write_parts
-from registry.http.views.base import BaseView
 from registry.jsonapi import content_negotiation
 from registry.jsonapi.authorization import (
     Requirement,
@@ -55,15 +55,13 @@ from registry.jsonapi.error_objects import ErrorCollector
 from registry.jsonapi.error_types import InvalidMerge, InvalidPreference, NotFound
 from registry.jsonapi.query import NO_PARAMETERS, Query, QueryScope, reject_parameters
 from registry.jsonapi.query_parameters import parse_query
+from registry.model.graph import Graph
 from registry.model.implicit_attributes import parse_id
 from registry.model.record import ID, Record
 from registry.model.resource_type import ResourceType
-from registry.offloading import MAX_INLINE_BYTES, MAX_INLINE_OBJECTS, offload
+from registry.offloading import MAX_INLINE_BYTES, offload
 from registry.protocol import MEDIA_TYPE
 from registry.storage import IdempotencyKey, Snapshot, WriteResult
-
-Encoded: TypeAlias = tuple[bytes, str]
-"""A document and its entity tag."""
 
 _Document = TypeVar("_Document")
 
@@ -95,10 +93,10 @@ class DocumentView(BaseView):
         """The network of the client, for the slots that it occupies."""
         return self.app[ADDRESSES].client_network(self.request)
 
-    async def position_header(self, snapshot: Snapshot) -> dict[str, str]:
-        """Return the header with the position of a snapshot in the change feed."""
+    async def position(self, snapshot: Snapshot) -> str:
+        """Return the position of a snapshot in the change feed."""
         time = snapshot.time or await self.repository.now()
-        return {POSITION: self.repository.positions.encode(time)}
+        return self.repository.positions.encode(time)
 
     def negotiate(self, extension: str | None = None) -> None:
         """Raise NotAcceptable or UnsupportedMediaType (JSON:API 1.0, Content Negotiation)."""
@@ -179,11 +177,21 @@ class ResourceView(DocumentView):
     scope: of the query parameters, for a single resource of the type. graph: all types.
     """
 
-    def __init__(self, request: web.Request) -> None:
-        super().__init__(request)
-        assert self.route.scope is not None  # noqa: S101 - for mypy: it is not that of operations
-        self.scope = self.route.scope
-        self.resource, self.graph = self.scope.resource, self.scope.graph
+    scope: ClassVar[QueryScope]
+    resource: ClassVar[ResourceType]
+    graph: ClassVar[Graph]
+
+    @classmethod
+    def of(cls, route: Route) -> type[Self]:
+        """Return the view of a route, whose scope is that of a type."""
+        bound = super().of(route)
+        assert route.scope is not None  # noqa: S101 - for mypy: it is not that of operations
+        bound.scope, bound.resource, bound.graph = (
+            route.scope,
+            route.scope.resource,
+            route.scope.graph,
+        )
+        return bound
 
     def read_query(self, scope: QueryScope) -> Query:
         """Return the parsed query string, which the access token allows. Raises ApiErrors."""
@@ -203,11 +211,8 @@ class ResourceView(DocumentView):
 
     def authorize_write(self, query: Query, change: Change) -> None:
         """Raise ApiErrors for a query or a document that the access token does not allow."""
-        required_by_both = (
-            required_by_query(query, self.scope),
-            required_by_change(change, self.graph),
-        )
-        self.authorize(chain.from_iterable(required_by_both))
+        by_query = required_by_query(query, self.scope)
+        self.authorize(chain(by_query, required_by_change(change, self.graph)))
 
     async def write(
         self,
@@ -250,15 +255,16 @@ class ResourceView(DocumentView):
         """Respond with a single resource. change: of a write, whose relationships are shown."""
         resource = self.resource
         path = path_of(resource, record["_id"])
+        headers = {**JSONAPI, **headers}
         if status == 201:
-            headers = {hdrs.LOCATION: path, **headers}
+            headers[hdrs.LOCATION] = path
         compound: Compound | None = PLAIN
         if query.include is not None:
             compound = await resolve(resource, [record], query, snapshot, self.graph)
         if compound is None:
             pieces = self._pieces_of(record, query, snapshot, change)
             shown = None if change else snapshot
-            return await self.stream(pieces, shown, {**JSONAPI, **headers}, status)
+            return await self.stream(pieces, shown, headers, status)
         linkage = _with_written(compound.linkage, resource, record, change)
 
         def encode() -> bytes:
@@ -266,9 +272,9 @@ class ResourceView(DocumentView):
             return encode_document(data, compound, query, self.graph, {"self": path})
 
         size = (0 if compound is PLAIN else compound.size) + (change.size if change else 0)
-        encoded = await self.encode(encode, size, record)
         # The time of a write may be later than what its response shows.
-        return await self.respond(encoded, None if change else snapshot, status, headers)
+        shown = None if change else snapshot
+        return await self.respond(encode, size, shown, record, status, headers)
 
     async def _pieces_of(
         self, record: Record, query: Query, snapshot: Snapshot, change: Change | None
@@ -319,13 +325,13 @@ class ResourceView(DocumentView):
         """
         request = self.request
         if snapshot is not None and is_current(request, None):
-            return web.Response(status=304, headers=await self.position_header(snapshot))
+            return web.Response(status=304, headers={POSITION: await self.position(snapshot)})
         response = web.StreamResponse(status=status, headers=headers)
         writer: web.StreamResponse | GzipWriter = response
         # Until the beginning is ready, an error still becomes an error document.
         beginning = await _first_bytes(pieces, MIN_BYTES)
         if snapshot is not None:  # its time is known once something was read
-            response.headers.update(await self.position_header(snapshot))
+            response.headers[POSITION] = await self.position(snapshot)
         if compresses(request, len(beginning)):
             writer = GzipWriter(response)
         await response.prepare(request)
@@ -337,40 +343,30 @@ class ResourceView(DocumentView):
         await writer.write_eof()
         return response
 
-    async def encode(
+    async def respond(
         self,
         encode: Callable[[], bytes],
         size: int,
+        snapshot: Snapshot | None,
         record: Record | None = None,
-        limit: int = MAX_INLINE_OBJECTS,
-    ) -> Encoded:
-        """Return a document and its entity tag, computed in a thread if its size exceeds the limit.
+        status: int = 200,
+        headers: Mapping[str, str] = JSONAPI,
+    ) -> web.Response:
+        """Respond with a document in memory, which has an entity tag.
 
-        record: the resource that it represents, or whose linkage it is.
+        encode: returns it, in a thread if `size` is large. size: in resources and identifiers.
+        snapshot: what was read; None for a write. record: the resource that the document
+        represents, or whose linkage it is.
         """
 
-        def encode_with_tag() -> Encoded:
+        def encode_with_tag() -> tuple[bytes, str]:
             body = encode()
             return body, make_etag(body, self.resource, record)
 
-        return await offload(encode_with_tag, size=size, limit=limit)
-
-    async def respond(
-        self,
-        encoded: Encoded,
-        snapshot: Snapshot | None = None,
-        status: int = 200,
-        headers: Mapping[str, str] = _NO_HEADERS,
-        content: Mapping[str, str] = JSONAPI,
-    ) -> web.Response:
-        """Return a document with its entity tag.
-
-        snapshot: what was read; None for a write. content: headers that describe the document.
-        """
-        body, etag = encoded
-        all_headers = {hdrs.ETAG: f'"{etag}"', **headers, **content}
+        body, etag = await offload(encode_with_tag, size=size)
+        all_headers = {hdrs.ETAG: f'"{etag}"', **headers}
         if snapshot is not None:
-            all_headers |= await self.position_header(snapshot)
+            all_headers[POSITION] = await self.position(snapshot)
         return web.Response(status=status, body=body, headers=all_headers)
 
 

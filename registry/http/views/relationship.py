@@ -4,11 +4,13 @@ from collections.abc import AsyncGenerator, AsyncIterable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import partial
+from typing import ClassVar, Self
 
 from aiohttp import web
 
 from registry.compound import CompoundStream, only, resolve
 from registry.http.request_headers import NO_PREFERENCES
+from registry.http.routes import Route
 from registry.http.views.document_view import JSONAPI, ResourceView
 from registry.http.views.resource import (
     document_pieces,
@@ -31,17 +33,24 @@ from registry.jsonapi.pagination import Window, page_links, page_meta
 from registry.jsonapi.query import Query, QueryScope
 from registry.jsonapi.request_documents import load_linkage
 from registry.model.record import Record
+from registry.model.resource_type import Relationship, ResourceType
 from registry.storage import Listing, Snapshot
 
 
 class _RelationshipView(ResourceView):
     """A view of one relationship of a type. target: the type of the related resources."""
 
-    def __init__(self, request: web.Request) -> None:
-        super().__init__(request)
-        assert self.route.relationship is not None  # noqa: S101 - for mypy: it is that of one
-        self.relationship = self.route.relationship
-        self.target = self.graph[self.relationship.target]
+    relationship: ClassVar[Relationship]
+    target: ClassVar[ResourceType]
+
+    @classmethod
+    def of(cls, route: Route) -> type[Self]:
+        """Return the view of a route, whose path is that of a relationship."""
+        bound = super().of(route)
+        assert route.relationship is not None  # noqa: S101 - for mypy
+        bound.relationship = route.relationship
+        bound.target = bound.graph[route.relationship.target]
+        return bound
 
     @property
     def related_scope(self) -> QueryScope:
@@ -87,7 +96,7 @@ class RelatedView(_RelationshipView):
             data = objects[0] if objects else "null"
             return encode_document(data, compound, query, self.graph, links)
 
-        return await self.respond(await self.encode(encode, compound.size), snapshot)
+        return await self.respond(encode, compound.size, snapshot)
 
 
 class LinkageView(_RelationshipView):
@@ -135,7 +144,7 @@ class LinkageView(_RelationshipView):
             return encode_document(data, compound, query, self.graph, links, meta)
 
         size = len(window.records) + compound.size
-        return await self.respond(await self.encode(encode, size, owner), snapshot)
+        return await self.respond(encode, size, snapshot, owner)
 
     async def _stream_all(
         self, owner: Record, query: Query, snapshot: Snapshot

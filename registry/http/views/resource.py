@@ -150,8 +150,8 @@ async def respond_with_listing(
             data = array(resource_objects(resource, records, compound.linkage, query))
             return encode_document(data, compound, query, view.graph, links, meta)
 
-        page = await view.encode(encode, len(records) + compound.size)
-        return await view.respond(page, snapshot, content=content)
+        size = len(records) + compound.size
+        return await view.respond(encode, size, snapshot, headers=content)
     async with listing.chunks(view.client) as chunks:
         if table:
             encoded = _table_pieces(table, chunks, snapshot, view.graph)

@@ -28,7 +28,7 @@ from registry.http.addresses import (
     without_trailing_slash,
 )
 from registry.http.app_keys import ADDRESSES, GRAPH, REPOSITORY, STOPPING
-from registry.http.views.base import BaseView
+from registry.http.routes import BaseView
 from registry.jsonapi.authorization import readable_with
 from registry.jsonapi.content_negotiation import HTML, check_accept, prefers
 from registry.jsonapi.documents import encode_meta, path_of
@@ -104,7 +104,7 @@ class ReadinessView(BaseView):
         return _health(None if is_available else "database unavailable")
 
 
-class SlashView(web.View):
+class SlashView(BaseView):
     """A path with a slash at its end that should not be there."""
 
     METHODS: ClassVar = sorted(hdrs.METH_ALL - {hdrs.METH_CONNECT})
@@ -114,7 +114,7 @@ class SlashView(web.View):
         location = without_trailing_slash(self.request)
         return web.Response(status=308, headers={hdrs.LOCATION: location})
 
-    head = post = put = patch = delete = options = trace = get
+    head = post = put = patch = delete = options = trace = get  # type: ignore[assignment] # 308
 
 
 def _access(principal: Principal | None, graph: Graph) -> dict[str, dict[str, object]]:

@@ -15,14 +15,16 @@ A flood of one class then takes neither the threads nor the connections of the o
 
 import asyncio
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, fields
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from registry.capacity import Capacity
 from registry.jsonapi.error_types import Overloaded
 from registry.metrics import BULKHEAD_IN_PROGRESS, BULKHEAD_REFUSALS, BULKHEAD_WAITING
+
+_Chunk = TypeVar("_Chunk")
 
 
 class Slots:
@@ -142,6 +144,22 @@ class Bulkhead:
             yield
         finally:
             self.release(client)
+
+    async def read_each(
+        self, chunks: AsyncGenerator[_Chunk], *, is_refusable: bool = True
+    ) -> AsyncGenerator[_Chunk]:
+        """Yield chunks, each of which is read in a slot. Raises Overloaded, only for the first one.
+
+        is_refusable: False for a response that has begun, also for the first one.
+        """
+        async with aclosing(chunks):
+            while True:
+                async with self.slot(is_refusable=is_refusable):
+                    chunk = await anext(chunks, None)
+                if chunk is None:
+                    return
+                yield chunk
+                is_refusable = False
 
     def release(self, client: str | None = None) -> None:
         """Make a slot free, for those that wait."""

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from registry import compound
 from registry.settings import Settings
 from registry.storage.mongo.read_commands import ReadCommands, ReadResult
-from registry.storage.reads import listings, related_reads
+from registry.storage.reads import listings, plan, related
 from tests.conftest import Serve
 from tests.consistency import strategies
 from tests.consistency.model import Condition, Model, Query
@@ -27,13 +27,18 @@ def number_of_related(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
     if request.param == "few":
         return
     most = {"several": 5, "many": 0}[request.param]
-    monkeypatch.setattr(related_reads, "_MAX_IDS", most)
-    monkeypatch.setattr(listings, "MAX_BATCH", 0)
-    monkeypatch.setattr(listings, "_MAX_TOTAL_IDS", most)
-    monkeypatch.setattr(related_reads, "MAX_BATCH", 7)
-    monkeypatch.setattr(related_reads, "_MAX_SORTED", most)
-    monkeypatch.setattr(related_reads, "_RECORDS_PER_RESULT", 2)
-    monkeypatch.setattr(related_reads, "_EXTRA_TARGETS", most // 2)
+    limits = {
+        "MAX_IDS": most,
+        "_MAX_TOTAL_IDS": most,
+        "_MAX_SORTED": most,
+        "_FEW_IDS": 0,
+        "MAX_BATCH": 7,
+        "RECORDS_PER_RESULT": 2,
+        "_EXTRA_TARGETS": most // 2,
+    }
+    for name, limit in limits.items():
+        for module in (plan, related):
+            monkeypatch.setattr(module, name, limit, raising=False)
     monkeypatch.setattr(listings, "_FEW", 2)
     for module in (listings, compound):
         monkeypatch.setattr(module, "CHUNK", 3)
@@ -157,6 +162,7 @@ async def test_a_query_over_its_time_limit_is_stopped(
     await database.computers.insert_many(
         {"_id": one, "serial": f"{one}", "person": one} for one in numbers
     )
+    await set_counters(database)
     found, numbered = "/persons?filter[last_name][contains]=z", "&page[number]=1"
     by_owner = "/computers?sort=owner.last_name,serial"
     for url in (

@@ -130,12 +130,9 @@ class Snapshot:
         )
         with translated_errors():
             batches = await self.stream(command, MEMBERS, is_limited=False)
-            async with aclosing(batches):
-                while True:
-                    async with self.reads.bulkheads.heavy_requests.slot(is_refusable=False):
-                        records: list[Record] = await anext(batches, [])
-                    if not records:
-                        return
+            slots = self.reads.bulkheads.heavy_requests
+            async with aclosing(slots.read_each(batches, is_refusable=False)) as chunks:
+                async for records in chunks:
                     yield [record[ID] for record in records]
 
     @asynccontextmanager

@@ -1,44 +1,30 @@
-"""Queries on one collection: the records that satisfy filters, in an order."""
+"""Selections: the records of one collection that satisfy conditions, read in an order.
 
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Sequence
-from contextlib import asynccontextmanager, nullcontext
+- A page begins at a position, by a range of an index for each key of the order, or it
+  skips records.
+- If an index covers only the first key of an order, no more is sorted than up to the first key of
+  the last record.
+- A search in texts is done in the index of the attribute.
+- Fields of related resources that an order names are joined.
+"""
+
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
 from pymongo import ASCENDING, DESCENDING
 
-from registry.jsonapi.filtering import (
-    Condition,
-    Filter,
-    conjuncts,
-    filtered_fields,
-    names_related,
-    related_filters,
-)
-from registry.jsonapi.pagination import BY_ID, Key, Order, Position
-from registry.model.attributes import Operator
+from registry.jsonapi.filtering import Filter
+from registry.jsonapi.pagination import Key, Order, Position
 from registry.model.record import ID, MAX_ID, Record
 from registry.model.resource_type import ResourceType
 from registry.storage.mongo.read_commands import Command, aggregate_command, find_command
-from registry.storage.reads.filters import searched_field, to_query
+from registry.storage.reads.filters import is_index_order, searched_field, to_query
 from registry.storage.reads.snapshot import Snapshot
-from registry.storage.records import (
-    ONE_BATCH,
-    Conditions,
-    Stage,
-    conjunction,
-    projection,
-    require_valid,
-)
+from registry.storage.records import ONE_BATCH, Conditions, Stage, conjunction, projection
 
 MAX_OFFSET = 1_000
 """Index keys that a page by number may skip, or a total may count, before it is heavy."""
-
-_MAX_VALUES = 100
-"""Values whose records MongoDB merges in the order of the ids; of 200, it sorts the records."""
-
-_VALUES = {Operator.EQ, Operator.IN}
-_RANGES = {Operator.LT, Operator.LE, Operator.GT, Operator.GE, Operator.PREFIX}
 
 RELATED = "_related"
 """The field of a record with the sort fields of related resources, by relationship."""
@@ -71,12 +57,13 @@ def beyond(key: Key, value: Any) -> Conditions:
     return [{path: {"$lt": value}}, *([] if path == ID else [{path: {"$eq": None}}])]
 
 
-class CollectionQuery:
-    """The records of a type that satisfy the filters, in an order.
+class Selection:
+    """The records of a type that satisfy filters, which name no related resources.
 
     order: names all related fields that others sort by. fields: the stored fields to return.
-    names_related: whether filters have conditions on related resources, which `related_reads`
-    serves. The methods raise PyMongoError, ExecutionTimeout after the time limit, or Overloaded.
+    is_range: whether they are all records, in the order of the ids, which requests read together.
+    Methods take further conditions, and an order. They raise PyMongoError, ExecutionTimeout after
+    the time limit.
     """
 
     def __init__(
@@ -85,68 +72,28 @@ class CollectionQuery:
         resource_type: ResourceType,
         filters: Sequence[Filter],
         order: Order,
-        fields: tuple[str, ...],
+        fields: Sequence[str] = (),
+        *,
+        is_range: bool = False,
     ) -> None:
         self.snapshot = snapshot
         self.resource_type = resource_type
         self.filters = filters
         self.order = order
-        self.names_related = any(map(names_related, filters))
         self._fields = fields
-        self._is_range = self.is_by_id and not filters
-        self._is_indexed = is_indexed(resource_type, filters, order, snapshot.reads.unindexed)
-
-    @property
-    def key(self) -> tuple[object, ...]:
-        """What determines the records, beside the point in time."""
-        return self.resource_type, tuple(self.filters), self.order, self._fields
-
-    @property
-    def is_by_id(self) -> bool:
-        """Whether the order is that of the ids."""
-        return self.order[0].stored_name == ID and not self.order[0].relationship
+        self._is_range = is_range
 
     @cached_property
     def conditions(self) -> Conditions:
-        """MongoDB conditions, built once the query is admitted: long filters are expensive."""
-        return [condition for condition in map(to_query, conjuncts(self.filters)) if condition]
+        """MongoDB conditions, built when they are needed: those of long filters are expensive."""
+        return [condition for condition in map(to_query, self.filters) if condition]
 
-    def require_valid(self, records: Sequence[Record]) -> None:
-        """Raise InvalidRecord if one of the records that it has returned is not valid."""
-        sorted_by = (key.stored_name for key in self.order if not key.relationship)
-        require_valid(self.resource_type, records, (*self._fields, *sorted_by))
-
-    def is_heavy(self, offset: int = 0) -> bool:
-        """Whether it may read many more records than it returns, after so many others."""
-        return not self._is_indexed or offset > MAX_OFFSET
-
-    def with_filters(self, filters: Sequence[Filter]) -> "CollectionQuery":
-        """Return the query with these filters instead, at the same point in time."""
-        return CollectionQuery(self.snapshot, self.resource_type, filters, self.order, self._fields)
-
-    def on_targets(
-        self, target: ResourceType, filters: Sequence[Filter], order: Order
-    ) -> "CollectionQuery":
-        """Return a query for the ids and sort fields of another type, at the same point in time."""
-        query = CollectionQuery(self.snapshot, target, filters, order, ())
-        query._is_range = False  # callers add conditions on any fields
-        return query
-
-    @asynccontextmanager
-    async def admitted(self, *, is_heavy: bool) -> AsyncIterator[None]:
-        """Admit the commands for a page or a total; MongoDB ends heavy ones with their caller."""
-        bulkheads = self.snapshot.reads.bulkheads
-        async with (
-            bulkheads.heavy_requests if is_heavy else bulkheads.small_requests,
-            self.snapshot.cancellable() if is_heavy else nullcontext(),
-        ):
-            yield
+    def follow(self, target: ResourceType, filters: Sequence[Filter], order: Order) -> "Selection":
+        """Return a selection of related resources, without their attributes."""
+        return Selection(self.snapshot, target, filters, order)
 
     async def count(self, limit: int | None = None) -> int:
-        """Return how many records satisfy the filters, which name no related ones.
-
-        limit: beyond which the records are not counted.
-        """
+        """Return how many records there are, at most `limit`."""
         stages: list[Stage] = [{"$match": conjunction(self.conditions)}]
         if limit is not None:
             by_index: list[Stage] = [] if self.conditions else [{"$sort": {ID: 1}}]
@@ -155,36 +102,24 @@ class CollectionQuery:
         found = await self.snapshot.run(aggregate_command(self.resource_type.collection, stages))
         return found[0]["total"] if found else 0
 
-    async def read_first(
+    async def first(
         self, conditions: Conditions, order: Order, size: int, offset: int = 0
     ) -> list[Record]:
-        """Return the first records that satisfy the conditions, after an offset.
-
-        If an index covers only the first key, find the first key of the last record, then sort only
-        up to it. To sort all takes 2.4 times the CPU time of mongod.
-        """
+        """Return the first records that satisfy these conditions as well, after an offset."""
         if self._is_range and offset <= MAX_OFFSET:
-            command = self.command(conditions, order, size, offset)
-            snapshot = self.snapshot
+            command, snapshot = self.command(conditions, order, size, offset), self.snapshot
             records, snapshot.time = await snapshot.reads.read_range(command, snapshot.time)
             return records
         is_joined = order[0].relationship or _on_related(conditions)
-        if not is_joined and not _is_index_order(order):
+        if not is_joined and not is_index_order(order):
+            # To sort all takes 2.4 times the CPU time of mongod.
             last = await self.read(conditions, order[:1], 1, min(offset + size - 1, MAX_ID))
             bounds = _up_to(order[0], _value_of(last[0], order[0])) if last else []
-            if bounds:
-                records = await self.read([*conditions, *bounds], order, size, offset)
-                if len(records) == size:
-                    return records  # fewer if an invalid record has a value of another type
+            conditions = [*conditions, *bounds]
         return await self.read(conditions, order, size, offset)
 
-    async def read_after(
-        self,
-        conditions: Conditions,
-        order: Order,
-        position: Position,
-        size: int,
-        offset: int = 0,
+    async def after(
+        self, conditions: Conditions, order: Order, position: Position, size: int, offset: int = 0
     ) -> list[Record]:
         """Return the first records after a position, or without one, after an offset.
 
@@ -193,25 +128,25 @@ class CollectionQuery:
         takes 4 times the CPU time, the service 1.8 times.
         """
         if not position:
-            return await self.read_first(conditions, order, size, offset)
+            return await self.first(conditions, order, size, offset)
         (key, *rest), (value, *values) = order, position
         records: list[Record] = []
         if rest:
             tied = [*conditions, {sort_field(key): {"$eq": value}}]
-            records = await self.read_after(tied, tuple(rest), tuple(values), size)
+            records = await self.after(tied, tuple(rest), tuple(values), size)
         for following in beyond(key, value):
             if len(records) < size:
                 left = size - len(records)
-                records += await self.read_first([*conditions, following], order, left)
+                records += await self.first([*conditions, following], order, left)
         return records
 
     async def read(
         self, conditions: Conditions, order: Order, size: int, offset: int = 0
     ) -> list[Record]:
-        """Return what `read_first` does, by one command of MongoDB."""
+        """Return what `first` does, by one command."""
         return await self.snapshot.run(self.command(conditions, order, size, offset))
 
-    async def batches(self, size: int) -> AsyncGenerator[list[Record]]:
+    async def stream(self, size: int) -> AsyncGenerator[list[Record]]:
         """Return all records in batches, sorted by the database, by one command."""
         command = self.command(self.conditions, self.order, batch_size=size)
         # A range scan takes time proportional to its result.
@@ -239,7 +174,7 @@ class CollectionQuery:
         if not related and not any(key.relationship for key in order):
             options |= {"sort": sort, "skip": offset, "limit": size, "batchSize": batch_size}
             return find_command(name, conjunction(conditions), shown, **options)
-        own = [one for one in conditions if one not in related]
+        own = [condition for condition in conditions if condition not in related]
         stages: list[Stage] = [
             {"$match": conjunction(own)},
             *self._lookups(),
@@ -275,11 +210,6 @@ class CollectionQuery:
             yield {"$set": {f"{RELATED}.{relationship.name}": values, _TARGET: "$$REMOVE"}}
 
 
-def _is_index_order(order: Order) -> bool:
-    """Whether an index covers all keys: each has one field and the id, in the same direction."""
-    return len(order) <= 2 and len({key.descending for key in order}) == 1
-
-
 def _on_related(conditions: Conditions) -> Conditions:
     """Return the conditions on fields of related resources."""
     return [one for one in conditions if any(path.startswith(RELATED) for path in one)]
@@ -298,48 +228,3 @@ def _up_to(key: Key, value: Any) -> Conditions:
     if key.descending:
         return [] if value is None else [{path: {"$gte": value}}]
     return [{path: {"$eq": None} if value is None else {"$not": {"$gt": value}}}]
-
-
-def is_indexed(
-    resource: ResourceType, filters: Sequence[Filter], order: Order, unindexed: Collection[str]
-) -> bool:
-    """Whether one index, of a field and the id, finds the records in this order and no others.
-
-    unindexed: the types whose indexes are not complete yet.
-    """
-    first, conditions = order[0], _conditions(filters)
-    if first.relationship or not _is_index_order(order) or not first.attribute.is_indexed:
-        return False
-    if resource.type in unindexed and (filters or first.stored_name != ID):
-        return False
-    fields = {one.stored_name for one in conditions if one}
-    if len(fields) > 1 or not fields <= resource.indexed_fields:
-        return False
-    return all(one and _is_ordered(one, order) for one in conditions)
-
-
-def finds_related(filters: Sequence[Filter], unindexed: Collection[str]) -> bool:
-    """Whether indexes find all related records that filters name."""
-    for related in (one for part in filters for one in related_filters(part)):
-        names = {name for _, name in filtered_fields(related.part, related.target)}
-        order = (*map(Key, names - {ID}), *BY_ID)
-        if not is_indexed(related.target, [related.part], order, unindexed):
-            return False
-    return True
-
-
-def _is_ordered(condition: Condition, order: Order) -> bool:
-    """Whether the index that finds the records has them in this order."""
-    name = order[0].stored_name
-    if condition.operator in _VALUES | _RANGES and name == condition.stored_name:
-        return True
-    if name != ID:
-        return False
-    if condition.operator is Operator.IN:
-        return len(condition.value) <= _MAX_VALUES
-    return condition.operator is Operator.EQ
-
-
-def _conditions(filters: Sequence[Filter]) -> list[Condition | None]:
-    """Return the conditions that all have to be satisfied; None for what is more complex."""
-    return [one if isinstance(one, Condition) else None for one in conjuncts(filters)]

@@ -6,7 +6,7 @@ The header names the columns, in any order: `id`, attributes, and for to-one rel
 
 import csv
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from io import StringIO
 from typing import Any
@@ -114,40 +114,48 @@ class CsvTable:
 
     def encode(self, records: Sequence[Record], compound: Compound) -> bytes:
         """Return the lines after the header for records. compound: what the query includes."""
-        lines, cells = (
-            StringIO(),
-            [self._cells(column, records, compound) for column in self._columns],
-        )
+        ends = dict.fromkeys(column.relationship for column in self._columns)
+        shown = {name: self._attributes(name, records, compound) for name in ends}
+        cells = [
+            self._cells(column, records, compound, shown[column.relationship])
+            for column in self._columns
+        ]
+        lines = StringIO()
         csv.writer(lines).writerows(zip(*cells, strict=True))
         return lines.getvalue().encode()
 
+    def _attributes(
+        self, relationship: str | None, records: Sequence[Record], compound: Compound
+    ) -> Mapping[int, Mapping[str, Any]]:
+        """Return the attributes to show of the records, or of related ones, by id."""
+        resource, found = self.resource, records
+        if relationship is not None:
+            resource = self._graph[self.resource.to_one[relationship].target]
+            included = (compound.included or {}).get(resource.type, ())
+            found = [*included, *(records if resource.type == self.resource.type else ())]
+        shown = fieldset(resource, frozenset(self.query.fields[resource.type])).dump_all(found)
+        return {record["_id"]: attributes for record, attributes in zip(found, shown, strict=True)}
+
     def _cells(
-        self, column: Column, records: Sequence[Record], compound: Compound
+        self,
+        column: Column,
+        records: Sequence[Record],
+        compound: Compound,
+        shown: Mapping[int, Mapping[str, Any]],
     ) -> Iterable[str]:
-        """Return the cell of each record in a column."""
-        if column.relationship is None:
-            return self._own_cells(column, records)
-        resource, link = self.resource, self.resource.to_one[column.relationship]
-        keys: list[Any] = [record.get(link.foreign_key) for record in records]
-        if not resource.read_only:  # the keys of others may lead nowhere
-            linkage = compound.linkage[resource.type][link.name]
-            keys = [linkage[record["_id"]] for record in records]
+        """Return the cell of each record in a column. shown: the attributes by id."""
+        keys: list[Any] = [record["_id"] for record in records]
+        if column.relationship is not None:
+            resource, link = self.resource, self.resource.to_one[column.relationship]
+            if resource.read_only:
+                keys = [record.get(link.foreign_key) for record in records]
+            else:  # the keys of others may lead nowhere
+                linkage = compound.linkage[resource.type][link.name]
+                keys = [linkage[key] for key in keys]
         if column.field == "id":
             return ["" if key is None else str(key) for key in keys]
-        included = (compound.included or {}).get(link.target, ())
-        targets = [*included, *(records if link.target == resource.type else ())]
-        ids = [target["_id"] for target in targets]
-        cells = dict(zip(ids, self._own_cells(column, targets), strict=True))
-        return [cells.get(key, "") for key in keys]
-
-    def _own_cells(self, column: Column, records: Sequence[Record]) -> Sequence[str]:
-        """Return the cells of the records that have the attribute of a column."""
-        if column.field == "id":
-            return [str(record["_id"]) for record in records]
-        resource, name = self._graph[column.type], column.field
-        shown = fieldset(resource, frozenset({name})).dump_all(records)
-        values = [attributes.get(name) for attributes in shown]
-        if isinstance(resource.readable[name].field, fields.String):
+        values = [shown[key].get(column.field) if key in shown else None for key in keys]
+        if isinstance(self._graph[column.type].readable[column.field].field, fields.String):
             return [escaped(text) if text else "" for text in values]
         # A negative number is not a formula.
         cells = ["" if value is None else str(value) for value in values]

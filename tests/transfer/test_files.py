@@ -43,8 +43,11 @@ def written(*values: Mapping[str, Any], names: tuple[str, ...] = COLUMNS) -> str
     table = CsvTable(Query({"device": dict.fromkeys(names).keys()}), GRAPH["device"], GRAPH)
     load = {name: one.from_json for name, one in GRAPH["device"].attributes.items()}
     records: list[Record] = [
-        {name: None if value is None else load[name](value) for name, value in each.items()}
-        for each in values
+        {
+            "_id": id_,
+            **{name: None if value is None else load[name](value) for name, value in each.items()},
+        }
+        for id_, each in enumerate(values, 1)
     ]
     return (table.header + table.encode(records, PLAIN)).decode("utf-8-sig")
 

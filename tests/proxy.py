@@ -151,4 +151,4 @@ def _command(message: bytes) -> tuple[dict[str, Any], set[int]]:
 
 def _ids(sent: dict[str, Any]) -> list[int]:
     id_ = sent.get("q", sent)["_id"]
-    return list(id_["$in"]) if isinstance(id_, dict) else [id_]
+    return list(id_.get("$in", ())) if isinstance(id_, dict) else [id_]

@@ -13,7 +13,7 @@ from registry.model.implicit_attributes import UNTIL, CopiedText
 from registry.model.record import Record
 from registry.model.resource_type import ResourceType
 
-_COMPILED_AFTER = 500
+_COMPILED_AFTER = 100
 """Resources that a fieldset shows in lists before its function is compiled, which takes as long
 as dumping a hundred: a client that cycles through fieldsets cannot cause more work than that."""
 

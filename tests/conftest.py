@@ -16,6 +16,7 @@ import hypothesis
 import pytest
 import pytest_asyncio
 from aiohttp import web
+from aiohttp.test_utils import TestServer
 from bson.codec_options import CodecOptions
 from hypothesis import HealthCheck
 from pymongo import MongoClient, monitoring
@@ -187,8 +188,9 @@ async def database(mongodb_uri: str, settings: Settings) -> AsyncIterator[Databa
 def serve(settings: Settings, aiohttp_client: AiohttpClient) -> Serve:
     """A function that starts the service, with other resource types or settings if given.
 
-    catch_up: whether to wait until it has completed the work of its start. capacity: fields of its
-    Capacity that differ from what follows from the settings.
+    catch_up: whether to wait until it has completed the work of its start. on_runner: whether on
+    the runner of the service, not on aiohttp's own. capacity: fields of its Capacity that differ
+    from what follows from the settings.
     """
 
     async def start(
@@ -197,13 +199,15 @@ def serve(settings: Settings, aiohttp_client: AiohttpClient) -> Serve:
         limits: Limits = LIMITS,
         *,
         catch_up: bool = True,
+        on_runner: bool = True,
         **capacity: Any,
     ) -> Api:
         # On a slow machine, no response is late, and no request has waited for too long.
         changed = {"response_seconds": 60.0, "queue_seconds": 60.0} | capacity
         given = replace(Capacity.of(settings), **changed)
         app = create_app(settings, resources=resources, limits=limits, capacity=given)
-        client: Client = await aiohttp_client(Server(app, _new_runner))
+        server = Server(app, _new_runner) if on_runner else TestServer(app)
+        client: Client = await aiohttp_client(server)
         if catch_up:  # otherwise its commands would be among those of the requests
             await app[REPOSITORY].catch_up()
         return Api(client)

@@ -17,6 +17,12 @@ from tests.support import Api
 REQUESTS = "registry_http_request_duration_seconds"
 
 
+@pytest.fixture
+def api(api_on_runner: Api) -> Api:
+    """The service on its runner, which counts requests."""
+    return api_on_runner
+
+
 async def scrape(api: Api) -> dict[str, float]:
     """Return the values of all samples by their name and labels."""
     lines = (await api.fetch("/metrics")).text.splitlines()

@@ -215,7 +215,7 @@ async def test_errors_of_the_service_reach_the_client(public: Api, start: Start)
     headers = {"Content-Type": MEDIA_TYPE}
     body = BytesIO(b" " * (2**20 + 1))
     long_query = "/persons?page[after]=" + "a" * 100_000
-    long_head = {f"X-{number}": "a" * 8_000 for number in range(100)}
+    long_head = {f"X-{number}": "a" * 8_000 for number in range(12)}
     for sent, status in (
         (request("POST", "/persons", headers=headers, data=body), 413),
         (request("GET", long_query), 400),

@@ -163,7 +163,10 @@ class CsvTable:
 
 
 def _column_names(query: Query, resource: ResourceType, graph: Graph) -> list[str]:
-    """Return the names of the columns; as for CsvTable."""
+    """Return the column names in order: requested fields, then relationships as `owner.email`.
+
+    Raises ApiErrors for names that have no column.
+    """
     include, columns = query.include or {}, list[str]()
     default = ["id", *resource.attributes, *(resource.to_one if resource.read_only else ())]
     aliases = {link.foreign_key: link.name for link in resource.links}

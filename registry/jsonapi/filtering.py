@@ -149,7 +149,7 @@ def parse_filter(
     except UnicodeEncodeError as error:
         raise parser.error("The value is not UTF-8.") from error
     if isinstance(value, list):
-        return parser.parse_list(brackets[0], value)
+        return parser.comparison(brackets[0], Operator.IN, value)
     return parser.parse_text(*brackets, text=value) if brackets else parser.parse_json(value)
 
 
@@ -206,10 +206,6 @@ class _Parser:
             detail = f"At `{reduce(JsonPointer.__truediv__, path, JsonPointer())}`: {detail}"
         return InvalidParameter(detail, parameter=self.parameter)
 
-    def parse_list(self, name: str, values: list[str]) -> Filter:
-        """Return the condition that a field has one of several values."""
-        return self._comparison(name, Operator.IN, values)
-
     def parse_text(self, name: str, operator: str | None = None, *, text: str) -> Filter:
         """Return the condition of a parameter that names a field."""
         field, _ = self._field(name)
@@ -224,7 +220,7 @@ class _Parser:
             value = {"true": True, "false": False}.get(text, text)
         elif operator == Operator.IN:
             value = text.split(",") if text else []
-        return self._comparison(name, operator, value)
+        return self.comparison(name, operator, value)
 
     def parse_json(self, text: str) -> Filter:
         """Return the conjunction of the conditions in a JSON array."""
@@ -263,7 +259,7 @@ class _Parser:
                 relationship = self.relationships.get(name)
                 if relationship and (operator in {_HAS, _ANY} or name not in self.fields):
                     return self._related(relationship, operator, value, *path)
-                return self._comparison(name, operator, value, *path)
+                return self.comparison(name, operator, value, *path)
             case {"and": parts} if members == 1:
                 return AllOf(self._list(parts, *path, "and"))
             case {"or": []} if members == 1:
@@ -286,7 +282,8 @@ class _Parser:
         inner = replace(self, fields=_fields_of_related(target), relationships={})
         return Related(relationship, target, inner._object(value, *path, "val"))
 
-    def _comparison(self, name: str, operator: str, value: Any, *path: str | int) -> Filter:
+    def comparison(self, name: str, operator: str, value: Any, *path: str | int) -> Filter:
+        """Return the condition that a field has a value, or one of several."""
         field, relationship = self._field(name, *path)
         condition = self._condition(field, operator, value, *path)
         self.conditions.append(condition)
@@ -318,8 +315,8 @@ class _Parser:
         # Not all paths: types with many relationships have hundreds, and requests many conditions.
         link, _, field_name = name.partition(".")
         if relationship := self.relationships.get(link):
-            target = self.graph[relationship.target]
-            if field := _fields_of_related(target).get(field_name):
+            fields = _fields_of_related(self.graph[relationship.target])
+            if field := fields.get(field_name):
                 return field.renamed(name), relationship
         available = quoted(*self.fields, *_paths(self.relationships, self.graph))
         detail = f"Unknown filter field {quoted(name)}; available: {available}."

@@ -49,6 +49,10 @@ class Slots:
             self._of_client[client] += 1
         return True
 
+    def of_client(self, client: str) -> int:
+        """Return how many slots the client occupies."""
+        return self._of_client[client]
+
     def give_back(self, client: str | None) -> None:
         """Make a slot free that the client has occupied. Call `start` then."""
         self.free += 1
@@ -178,9 +182,13 @@ class Bulkhead:
             place.set_exception(self._error(reason, self._slots.waiting.pop(place)))
 
     def _error(self, reason: str, client: str | None) -> Overloaded:
-        name = self._name.replace("_", " ")
-        reached = "is reached for this address" if client and self._slots.free else "is reached"
-        detail = f"The limit of {name} in progress, {self._slots.limit}, {reached}, and {reason}."
+        name, slots = self._name.replace("_", " "), self._slots
+        detail = f"The limit of {name} in progress, {slots.limit}, is reached, and {reason}."
+        if client is not None and slots.free:
+            detail = (
+                f"This address has {slots.of_client(client)} {name} in progress, as many as one "
+                f"may have while {slots.free} of {slots.limit} slots are free, and {reason}."
+            )
         return Overloaded(f"{detail} Nothing was changed.", retry_after=self._seconds)
 
 

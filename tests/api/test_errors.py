@@ -157,6 +157,8 @@ async def test_the_coding_of_a_body_is_supported_or_refused(api_on_runner: Api) 
         sent = {"Content-Encoding": encoding}
         response = await api_on_runner.request("POST", "/persons", gzip.compress(BODY), sent)
         assert response.status in statuses
+        if response.status == 415:
+            assert response.headers["Accept-Encoding"] == "identity, gzip"
     assert len((await api_on_runner.get("/persons")).data) == 1
 
 

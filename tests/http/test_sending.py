@@ -3,13 +3,14 @@
 import asyncio
 import logging
 import socket
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 
 import pytest
 from aiohttp import web
 
-from registry.http.sending import MAX_WRITE
+from registry.http.sending import MAX_WRITE, WaitingBytes
+from registry.jsonapi.error_types import Overloaded
 from tests.http.conftest import (
     GET,
     PATIENT_LIMITS,
@@ -89,3 +90,37 @@ async def test_a_client_that_does_not_read_or_reads_too_slowly_is_cut(
                 with pytest.raises(ConnectionResetError):
                     await asyncio.wait_for(receive_all(opened), SECONDS)
         assert SLOW_READER in caplog.text
+
+
+async def test_large_bodies_that_wait_for_slow_clients_are_limited(start: Start) -> None:
+    size = 20_000_000  # more than the kernel buffers
+    plain = {"Accept-Encoding": "identity"}
+    requests: list[web.Request] = []
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        requests.append(request)
+        return web.Response(body=bytes(size))
+
+    client = await start(handle, replace(PATIENT_LIMITS, waiting_bytes=size))
+    with connected(client.port or 0) as opened:
+        await asyncio.get_running_loop().sock_sendall(opened, GET)
+        await eventually(lambda: requests and requests[0].writer.output_size)
+        async with client.get("/", headers=plain) as response:
+            assert (response.status, response.headers["Retry-After"]) == (503, "5")
+            assert "have reached the limit" in await response.text()
+    await eventually(lambda: requests[0].transport is None)
+    async with client.get("/", headers=plain) as response:
+        assert len(await response.read()) == size
+
+
+def test_waiting_bytes_are_counted_in_total_and_per_client() -> None:
+    waiting = WaitingBytes(100)
+    with waiting.reserved("a", 200), pytest.raises(Overloaded, match="limit of 100 bytes"):
+        waiting.reserved("b", 1).__enter__()
+    with ExitStack() as bodies:
+        for client, size in (("a", 40), ("b", 40), ("a", 10), ("c", 10)):
+            bodies.enter_context(waiting.reserved(client, size))
+        with pytest.raises(Overloaded, match="limit of 100 bytes"):
+            waiting.reserved("d", 1).__enter__()
+    with waiting.reserved("a", 40), pytest.raises(Overloaded, match="50 bytes for this address"):
+        waiting.reserved("a", 11).__enter__()

@@ -28,10 +28,9 @@ from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
 from registry.openapi.description import describe
 from registry.openapi.swagger_ui import mount_swagger_ui
-from registry.operations.added_fields import AddedFields, types_lease
-from registry.resources.types_file import digest_of_types
+from registry.operations.upgrade import upgrade
 from registry.settings import Settings
-from registry.storage import Repository, TokenLookups, Tokens, connect
+from registry.storage import Repository, TokenLookups, Tokens, connect, require_complete
 from registry.web import mount_page
 
 
@@ -48,7 +47,7 @@ def create_app(
 
     resources: by default those of the settings.
     capacity: by default what follows from the settings.
-    on_failure: called with the reason if the embedded mongod fails repeatedly.
+    on_failure: called with the reason if the service has to end.
     scrape: returns the metrics, unless they have a port of their own.
     Raises InvalidDeclaration if the resources do not fit together, or lack an attribute that is to
     be unique; on startup, raises StartError if the database is unavailable.
@@ -77,13 +76,10 @@ async def _end_followers(app: web.Application) -> None:
 async def _open_repository(
     capacity: Capacity, on_failure: Callable[[str], None], app: web.Application
 ) -> AsyncIterator[None]:
-    digest = digest_of_types(app[SETTINGS].types)
-    async with (
-        connect(app[SETTINGS], app[GRAPH], on_failure) as database,
-        types_lease(database, digest),
-    ):
-        app[REPOSITORY] = Repository(database, app[GRAPH], capacity)
-        await AddedFields(database, app[GRAPH], app[SETTINGS].types).prepare()
+    async with connect(app[SETTINGS], app[GRAPH], on_failure) as database:
+        await require_complete(database)
+        await upgrade(database, app[GRAPH])
+        app[REPOSITORY] = Repository(database, app[GRAPH], capacity, on_failure)
         await app[REPOSITORY].prepare()
         lookups = TokenLookups(database, capacity)
         oidc = oidc_verifier(app[SETTINGS], app[GRAPH])

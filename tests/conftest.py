@@ -207,6 +207,11 @@ def serve(settings: Settings, aiohttp_client: AiohttpClient) -> Serve:
         given = replace(Capacity.of(settings), **changed)
         app = create_app(settings, resources=resources, limits=limits, capacity=given)
         server = Server(app, _new_runner) if on_runner else TestServer(app)
+        try:
+            await server.start_server()
+        except BaseException:  # before there is a client, which would not be closed
+            await server.close()
+            raise
         client: Client = await aiohttp_client(server)
         if catch_up:  # otherwise its commands would be among those of the requests
             await app[REPOSITORY].catch_up()

@@ -24,7 +24,7 @@ LAYERS = [
 STORAGE_LAYERS = [
     {"errors", "bulkheads", "records"},
     {"mongo"},
-    {"schema", "counters"},
+    {"indexes", "validators", "counters"},
     {"reads"},
     {"writes"},
     {"maintenance"},

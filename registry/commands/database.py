@@ -24,7 +24,8 @@ from registry.operations.backups import Backup, BackupError, Manifest, back_up
 from registry.operations.backups import restore as restore_backup
 from registry.operations.consistency import Report
 from registry.operations.consistency import check as check_database
-from registry.operations.consistency import forget as forget_copies
+from registry.operations.forgetting import forget as forget_copies
+from registry.operations.upgrade import require_current
 from registry.program import StartError, note
 from registry.settings import Settings, without_credentials
 from registry.storage import (
@@ -101,15 +102,14 @@ def check(arguments: Sequence[str]) -> None:
     """
     parser = database_parser(
         "check",
-        "Check that records are valid, that links lead to existing resources, that counters are "
-        "ahead of ids, that computed attributes, text blocks and the history of links are right, "
-        "and that indexes are complete, all at one point in time, even while the service runs.",
+        "Check that records fit their types, that links lead to existing resources, that counters "
+        "are ahead of ids, and that the periods of a link do not overlap, all at one point in "
+        "time, even while the service runs.",
     )
     parser.add_argument(
         "--repair",
         action="store_true",
-        help="remove dangling links, store recomputed values and missing assignments, and check "
-        "again",
+        help="remove dangling links, end overlapping periods, raise counters, and check again",
     )
     parsed = parser.parse_args(arguments)
     if not run(_check(parser.settings(parsed), repair=parsed.repair)):
@@ -121,6 +121,7 @@ async def _check(settings: Settings, *, repair: bool) -> bool:
     try:
         async with open_database(settings) as database:
             await require_complete(database)
+            await require_current(database)
             report = await check_database(database, settings.graph, repair=repair)
             _print(report, settings)
             if report.total and repair:
@@ -193,6 +194,7 @@ def forget(arguments: Sequence[str]) -> None:
 
 async def _forget(settings: Settings, resource: ResourceType, id_: int) -> None:
     async with open_database(settings) as database:
+        await require_current(database)
         changed = await forget_copies(database, settings.graph, resource, id_)
     name, place = f"{resource.type} {id_}", place_of(settings)
     if changed is None:

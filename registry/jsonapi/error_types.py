@@ -325,15 +325,6 @@ class InternalError(ApiError, status=500, code="internal_error"):
     detail = "The service failed to process the request; its log contains the cause."
 
 
-class InvalidRecord(ApiError, status=500, code="invalid_record", title="Invalid record"):
-    """A record in the database is not valid; the log of the service has its id."""
-
-    detail = (
-        "The request needs a record that is not valid, because another program has written it; "
-        "the log of the service has its id."
-    )
-
-
 class Unavailable(ApiError, status=503, code="unavailable", title="Service unavailable"):
     """The database did not respond in time; the change may or may not have been applied."""
 

@@ -92,12 +92,12 @@ class ResourceField:
     @property
     def accepts_null(self) -> bool:
         """Whether records can have null."""
-        return self.is_computed or (self.nullable and self.stored_null is None)
+        return self.nullable and self.stored_null is None
 
     @property
     def may_be_missing(self) -> bool:
         """Whether records need not have the field."""
-        is_set = self.required or self.field.load_default is not missing
+        is_set = self.required or self.is_computed or self.field.load_default is not missing
         return self.accepts_null or not (is_set or self.stored_null is not None)
 
     @property

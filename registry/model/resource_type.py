@@ -92,6 +92,8 @@ def _made(name: str, stored_name: str, field: Field[Any], **flags: bool) -> Reso
     return ResourceField(name, stored_name, field, kind, **flags)
 
 
+_VERSION = _made(VERSION, VERSION, Integer(required=True))
+
 ID_FIELD = _made(
     "id", ID, ResourceId(required=True), is_filterable=True, is_sortable=True, is_own=True
 )
@@ -167,8 +169,7 @@ class ResourceType:
                 if link.history
                 for name, field in ((link.period_field, Integer), (link.changed_field, DateTime))
             ),
-            _made(VERSION, VERSION, Integer(allow_none=True)),
-            *([_MOMENT] if self.read_only else []),
+            *([_MOMENT] if self.read_only else [_VERSION]),
         )
 
     def _attribute(self, name: str, attribute: Field[Any]) -> ResourceField:

@@ -23,7 +23,7 @@ from pymongo.errors import BulkWriteError, PyMongoError
 
 from registry import __version__
 from registry.mongod.data_directory import RESERVE_BYTES, has_space
-from registry.operations.added_fields import SERVICES
+from registry.operations.upgrade import COLLECTION as FORMAT_COLLECTION
 from registry.storage.mongo.mongo_client import (
     INCOMPLETE_RESTORE,
     Database,
@@ -211,7 +211,7 @@ def _translated_errors() -> Iterator[None]:
 async def _collections(database: Database) -> list[str]:
     kinds = {
         "type": "collection",
-        "name": {"$nin": [INCOMPLETE_RESTORE, SERVICES], "$not": {"$regex": "^system[.]"}},
+        "name": {"$nin": [INCOMPLETE_RESTORE], "$not": {"$regex": "^system[.]"}},
     }
     names: list[str] = await database.list_collection_names(filter=kinds)
     return names
@@ -228,5 +228,8 @@ async def _clear(database: Database) -> None:
         await database.drop_collection(name)
 
 
-_DATA: Mapping[str, Mapping[str, Any]] = {"counters": {"last": {"$ne": 0}, "seq": {"$ne": 0}}}
+_DATA: Mapping[str, Mapping[str, Any]] = {
+    "counters": {"last": {"$ne": 0}, "seq": {"$ne": 0}},
+    FORMAT_COLLECTION: {"_id": {"$ne": "format"}},
+}
 """The queries for documents that a new database does not have."""

@@ -1,26 +1,32 @@
-"""The check and the repair of stored data, and what histories keep of deleted resources."""
+"""The check and the repair of stored data.
+
+The service may be writing during a repair, which keeps whatever was written since the snapshot.
+"""
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
 
 from motor.motor_asyncio import AsyncIOMotorClientSession
 from pymongo.errors import OperationFailure
 
-from registry.model.graph import Graph, tracked_links
-from registry.model.record import ID, Record
-from registry.model.resource_type import ResourceType
-from registry.operations.rules import (
-    CounterIsRight,
-    IndexesAreComplete,
-    PeriodsAreRight,
-    RecordsAreValid,
-    Rule,
-    TargetsExist,
-    Violation,
+from registry.model.graph import Graph, TrackedLink, tracked_links
+from registry.model.implicit_attributes import LASTING, SINCE, UNTIL
+from registry.model.record import ID, VERSION
+from registry.model.resource_type import Link, ResourceType
+from registry.storage.counters import (
+    COUNTERS,
+    LAST,
+    IdCounter,
+    count_records,
+    store_counter,
 )
 from registry.storage.mongo.mongo_client import Database, snapshot_session
 from registry.storage.mongo.read_commands import SNAPSHOT_UNAVAILABLE
+from registry.storage.records import NEXT_VERSION, Stage
+from registry.storage.validators import misfits
 
 _MAX_LISTED = 20
 """Violations of one rule that a report lists."""
@@ -29,10 +35,42 @@ _REPAIR_SIZE = 1_000
 """Violations per command that repairs them."""
 
 _ATTEMPTS = 20
-"""How often a check begins again because a collection or an index was created during it."""
+"""How often a check begins again because a collection or an index was created during it, and a
+repair of a counter that a service changes."""
 
 _PAUSE_SECONDS = 0.1
 """Between attempts: the new collection or index has to be committed."""
+
+_Session: TypeAlias = AsyncIOMotorClientSession
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A defect in the stored data.
+
+    place: the record or the counter. reason: what is wrong, in one line. id, value: what a repair
+    needs: the record to change, and what it has.
+    """
+
+    place: str
+    reason: str
+    id: Any = None
+    value: Any = None
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One thing that the data have to satisfy.
+
+    violations: yields all in the snapshot of a session, with constant memory. repair: stores what
+    is right for some of them; without it, an operator has to.
+    """
+
+    violations: Callable[[_Session], AsyncIterator[Violation]]
+    repair: Callable[[Sequence[Violation]], Awaitable[object]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,84 +94,159 @@ class Report:
         return sum(one.total for one in self.rules)
 
 
-async def check(
-    database: Database, graph: Graph, *, repair: bool = False, rules: Sequence[Rule] = ()
-) -> Report:
-    """Return the violations of all rules at one point in time, or of some.
+async def check(database: Database, graph: Graph, *, repair: bool = False) -> Report:
+    """Return the violations of all rules at one point in time.
 
     Clients may write meanwhile, and a service may start: if that creates a collection or an index,
     the check begins again. repair: whether to repair what is found. Raises SnapshotExpired or
     PyMongoError.
     """
     if repair:  # it cannot create a collection that the snapshot lacks
-        await database.counters.create_index(ID)
-    for _ in range(_ATTEMPTS - 1):
+        await database[COUNTERS].create_index(ID)
+    attempts = _ATTEMPTS
+    while True:
         try:
-            return await _check_all(database, graph, rules, repair=repair)
+            return await _check_all(database, graph, repair=repair)
         except OperationFailure as error:
-            if error.code != SNAPSHOT_UNAVAILABLE:
+            attempts -= 1
+            if error.code != SNAPSHOT_UNAVAILABLE or not attempts:
                 raise
         await asyncio.sleep(_PAUSE_SECONDS)
-    return await _check_all(database, graph, rules, repair=repair)
 
 
-async def _check_all(
-    database: Database, graph: Graph, rules: Sequence[Rule], *, repair: bool
-) -> Report:
+async def _check_all(database: Database, graph: Graph, *, repair: bool) -> Report:
     async with snapshot_session(database) as session:
         records = {
             one.collection: await database[one.collection].count_documents({}, session=session)
             for one in graph.values()
         }
-        checked = rules or _rules(database, graph)
-        return Report(records, [await _check(rule, session, repair=repair) for rule in checked])
+        rules = _rules(database, graph)
+        return Report(records, [await _check(rule, session, repair=repair) for rule in rules])
 
 
-async def _check(rule: Rule, session: AsyncIOMotorClientSession, *, repair: bool) -> RuleReport:
+async def _check(rule: Rule, session: _Session, *, repair: bool) -> RuleReport:
     total, listed, batch = 0, list[Violation](), list[Violation]()
     async for violation in rule.violations(session):
         total += 1
         if total <= _MAX_LISTED:
             listed.append(violation)
-        if repair:
+        if repair and rule.repair:
             batch.append(violation)
-        if len(batch) == _REPAIR_SIZE:
-            await rule.repair(batch)
-            batch.clear()
-    if batch:
+            if len(batch) == _REPAIR_SIZE:
+                await rule.repair(batch)
+                batch.clear()
+    if batch and rule.repair:
         await rule.repair(batch)
     return RuleReport(total, listed)
 
 
 def _rules(database: Database, graph: Graph) -> Iterator[Rule]:
     for resource in graph.values():
-        yield CounterIsRight(database, resource)
-        yield IndexesAreComplete(database, resource)
-        yield RecordsAreValid(database, resource)
+        yield Rule(
+            partial(_wrong_counter, database, resource), partial(_count_again, database, resource)
+        )
+        yield Rule(partial(_unfit, database, resource))
         for link in () if resource.read_only else resource.links:  # periods outlive their targets
-            yield TargetsExist(database, resource, link, graph)
-        for tracked in tracked_links(graph):
-            if tracked.source is resource:
-                yield PeriodsAreRight(database, tracked, graph)
+            yield Rule(
+                partial(_dangling, database, resource, link, graph),
+                partial(_unlink, database, resource, link),
+            )
+    for tracked in tracked_links(graph):
+        yield Rule(
+            partial(_overlapping, database, tracked), partial(_end_periods, database, tracked)
+        )
 
 
-async def forget(
-    database: Database, graph: Graph, resource: ResourceType, id_: int
-) -> dict[ResourceType, int] | None:
-    """Remove what periods have copied from a deleted resource.
+async def _wrong_counter(
+    database: Database, resource: ResourceType, session: _Session
+) -> AsyncIterator[Violation]:
+    """Yield the violation if the counter does not agree with the collection."""
+    found = await database[COUNTERS].find_one({ID: resource.type}, session=session)
+    stored = IdCounter().fields if found is None else found
+    right = await count_records(database, resource, stored.get(LAST, 0), session)
+    wrong = [
+        f"{name} is {stored.get(name)} instead of {value}"
+        for name, value in right.fields.items()
+        if stored.get(name) != value
+    ]
+    if wrong:
+        yield Violation(f"{COUNTERS}/{resource.type}", ", ".join(wrong))
 
-    Return how many were changed, by their type; None, and change nothing, if the resource exists.
-    Raises PyMongoError.
-    """
-    if await database[resource.collection].find_one({ID: id_}, {ID: True}):
-        return None
-    changed: dict[ResourceType, int] = {}
-    for link in tracked_links(graph):
-        for key, end in ((link.source_key, link.source), (link.target_key, link.target)):
-            copies = [name for name, one in link.periods.copies.items() if one.end == key]
-            if end.type == resource.type and copies:
-                query: Record = {key: id_, "$or": [{name: {"$ne": None}} for name in copies]}
-                update = {"$unset": dict.fromkeys(copies, True)}
-                done = await database[link.periods.collection].update_many(query, update)
-                changed[link.periods] = changed.get(link.periods, 0) + done.modified_count
-    return changed
+
+async def _count_again(database: Database, resource: ResourceType, _: Sequence[Violation]) -> None:
+    """Count the collection, unless a service writes to the counter each time meanwhile."""
+    for _attempt in range(_ATTEMPTS):
+        stored = await database[COUNTERS].find_one({ID: resource.type})
+        right = await count_records(database, resource, (stored or {}).get(LAST, 0))
+        if await store_counter(database, resource, right, stored):
+            return
+
+
+async def _unfit(
+    database: Database, resource: ResourceType, session: _Session
+) -> AsyncIterator[Violation]:
+    """Yield the records that the validator of the collection would refuse."""
+    async for id_, names in misfits(database[resource.collection], resource, session):
+        yield Violation(f"{resource.collection}/{id_}", f"{names} does not fit the type")
+
+
+async def _dangling(
+    database: Database, resource: ResourceType, link: Link, graph: Graph, session: _Session
+) -> AsyncIterator[Violation]:
+    """Yield the records whose link leads to nothing, by ascending key."""
+    field, target = link.foreign_key, graph[link.target].collection
+    stages: list[Stage] = [
+        {"$match": {field: {"$ne": None}}},
+        {"$lookup": {"from": target, "localField": field, "foreignField": ID, "as": "found"}},
+        {"$match": {"found": []}},
+        {"$sort": {field: 1, ID: 1}},
+        {"$project": {field: True}},
+    ]
+    records = database[resource.collection]
+    async for one in records.aggregate(stages, session=session, allowDiskUse=True):
+        reason = f"{link.name} is {one[field]}, a {link.target} that does not exist"
+        yield Violation(f"{resource.collection}/{one[ID]}", reason, one[ID], one[field])
+
+
+async def _unlink(
+    database: Database, resource: ResourceType, link: Link, violations: Sequence[Violation]
+) -> None:
+    """Remove the links that have not been changed since, as deletions of the targets would have."""
+    ids, targets = ({"$in": [getattr(one, name) for one in violations]} for name in ("id", "value"))
+    fields: Stage = {link.foreign_key: None, VERSION: NEXT_VERSION}
+    if link.history:
+        fields |= {link.period_field: None, link.changed_field: "$$NOW"}
+        periods = {resource.type: ids, link.name: targets, UNTIL: LASTING}
+        await database[link.history.collection].update_many(periods, [{"$set": {UNTIL: "$$NOW"}}])
+    records = database[resource.collection]
+    await records.update_many({ID: ids, link.foreign_key: targets}, [{"$set": fields}])
+
+
+async def _overlapping(
+    database: Database, tracked: TrackedLink, session: _Session
+) -> AsyncIterator[Violation]:
+    """Yield the periods that have not ended when the next one of the same link begins."""
+    following = {"$shift": {"by": 1, "output": {ID: f"${ID}", SINCE: f"${SINCE}"}}}
+    stages: list[Stage] = [
+        {
+            "$setWindowFields": {
+                "partitionBy": f"${tracked.source_key}",
+                "sortBy": {SINCE: 1, ID: 1},
+                "output": {"next": following},
+            }
+        },
+        {"$match": {"next": {"$ne": None}, "$expr": {"$gt": [f"${UNTIL}", f"$next.{SINCE}"]}}},
+    ]
+    periods = database[tracked.periods.collection]
+    async for one in periods.aggregate(stages, session=session, allowDiskUse=True):
+        reason = f"{tracked.periods.type} {one[ID]} overlaps {one['next'][ID]}"
+        place = f"{tracked.source.collection}/{one[tracked.source_key]}"
+        yield Violation(place, reason, one[ID], one["next"][SINCE])
+
+
+async def _end_periods(
+    database: Database, tracked: TrackedLink, violations: Sequence[Violation]
+) -> None:
+    periods = database[tracked.periods.collection]
+    for one in violations:
+        await periods.update_one({ID: one.id}, {"$min": {UNTIL: one.value}})

@@ -2,13 +2,11 @@
 
 import datetime
 import decimal
-import json
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -51,8 +49,6 @@ _CLASSES: Mapping[str, type[Field[Any]]] = {
     "datetime": fields.DateTime,
 }
 
-_TEXTS_FOR_PEOPLE = {"description", "example"}
-
 _ATTRIBUTE_OPTIONS: Mapping[str, type] = {
     "type": str,
     "enum": list,
@@ -71,7 +67,7 @@ _TOML_NAMES: Mapping[type, str] = {str: "text", bool: "true or false", list: "a 
 RESERVED_COLLECTIONS = frozenset(
     {
         *("api", "changes", "health", "metrics", "operations"),
-        *("counters", "idempotency_keys", "incomplete_restore", "services", "tokens"),
+        *("counters", "idempotency_keys", "incomplete_restore", "registry", "tokens"),
     }
 )
 """The paths of the service, and the collections that are not resources."""
@@ -129,21 +125,6 @@ def read_types(name: str) -> TypesFile:
 def declared_types(types: TypesFile | None) -> tuple[ResourceType, ...]:
     """Return the types of this package, and of a file if there is one."""
     return types.resources() if types else RESOURCES
-
-
-def digest_of_types(types: TypesFile | None) -> str:
-    """Return a digest that is equal for files with the same declarations, whatever their texts."""
-    tables = {
-        name: {field: _without_texts(options) for field, options in table.items()}
-        for name, table in _parsed(types.text if types else "").items()
-    }
-    return sha256(json.dumps(tables, sort_keys=True, default=str).encode()).hexdigest()[:12]
-
-
-def _without_texts(options: Any) -> Any:
-    if not isinstance(options, dict):
-        return options
-    return {key: value for key, value in options.items() if key not in _TEXTS_FOR_PEOPLE}
 
 
 def _parsed(text: str) -> Table:

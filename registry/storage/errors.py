@@ -19,6 +19,14 @@ DUPLICATE_KEY = 11_000
 """MongoDB's error code for a value that a unique index has already."""
 
 
+VALIDATION_FAILURE = 121
+"""MongoDB's error code for a record that the validator of its collection refuses."""
+
+
+class RecordRefused(Unavailable, status=503, code="unavailable"):
+    """The validator of a collection has refused a record: another service declares other types."""
+
+
 @contextmanager
 def translated_errors(query_seconds: float | None = None) -> Iterator[None]:
     """Raise Unavailable for every error of the driver, and log its cause.

@@ -2,21 +2,17 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from pymongo.errors import ConnectionFailure
 
 from registry.jsonapi.error_objects import RequestError
-from registry.jsonapi.filtering import filtered_fields
-from registry.jsonapi.query import Query
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
 from registry.storage.errors import translated_errors
-from registry.storage.mongo.batching import Coalescer
+from registry.storage.indexes import build_indexes
 from registry.storage.mongo.mongo_client import Database
-from registry.storage.records import recompute
-from registry.storage.schema import build_indexes, complete
 
 _log = logging.getLogger("registry")
 
@@ -28,24 +24,16 @@ _RETRY_SECONDS = 30.0
 
 
 class Maintenance:
-    """Indexes, missing computed fields, and periods of links.
-
-    Progress is recorded in the data alone, so that any process can continue the work of another.
-    unindexed: gets the types whose indexes are not complete. insert_periods: insert the missing
-    periods of each kind of links.
-    """
+    """Builds missing indexes. unindexed: gets the types whose indexes are not complete."""
 
     def __init__(
         self,
         database: Database,
         graph: Graph,
         unindexed: set[str],
-        insert_periods: Sequence[Callable[[], Awaitable[None]]],
     ) -> None:
         self._database = database
         self._graph = graph
-        self._insert_periods = insert_periods
-        self._recomputations = Coalescer[None]("recomputations")
         self._unindexed = unindexed
         self._large: list[ResourceType] = []
         self._task: asyncio.Task[None] | None = None
@@ -57,7 +45,6 @@ class Maintenance:
             count = await self._database[resource.collection].estimated_document_count()
             if count <= _MAX_SMALL_RECORDS:
                 await build_indexes(self._database, resource)
-                await self._recompute_missing(resource)
             else:
                 self._large.append(resource)
                 self._unindexed.add(resource.type)
@@ -73,38 +60,17 @@ class Maintenance:
             self._task.cancel()
             await asyncio.wait([self._task])
 
-    async def recompute_for(self, resource: ResourceType, query: Query) -> None:
-        """Compute the missing fields that filters or the order name. Raises Unavailable."""
-        filters = query.filters.values()
-        named = {field for part in filters for field in filtered_fields(part, resource)}
-        for key in query.order:
-            target = key.relationship and self._graph[key.relationship.target]
-            named.add((target or resource, key.stored_name))
-        for each in {each for each, name in named if name in each.computed}:
-            with translated_errors():
-                await self._recomputations.load(each, partial(self._recompute_missing, each))
-
     async def _build_indexes(self, resource: ResourceType) -> None:
         _log.info("Checking the indexes of %s, building missing ones", resource.collection)
         await build_indexes(self._database, resource)
         self._unindexed.discard(resource.type)
         _log.info("The indexes of %s are complete", resource.collection)
 
-    async def _recompute_missing(self, resource: ResourceType) -> None:
-        """Store the computed fields of records that have none."""
-        for field in resource.computed:
-            collection = self._database[resource.collection]
-            await complete(collection, {field: None}, recompute(resource))
-
     async def _run(self) -> None:
         # At once: complete ones do not wait for others to be built.
         async with asyncio.TaskGroup() as builds:
             for one in self._large:
                 builds.create_task(self._retry(partial(self._build_indexes, one)))
-        for resource in self._large:
-            await self._retry(partial(self._recompute_missing, resource))
-        for insert in self._insert_periods:
-            await self._retry(insert)
         self._has_caught_up.set()
 
     async def _retry(self, work: Callable[[], Awaitable[None]]) -> None:

@@ -1,22 +1,14 @@
-"""Records: the stored form of resources, their validation, and updates that write them.
-
-MongoDB validates what is written, the service what it has read.
-"""
+"""Records: the stored form of resources, and the schema that MongoDB validates them by."""
 
 import datetime
 import decimal
-import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import chain
-from types import NoneType
 from typing import Any, TypeAlias
 
-from bson.decimal128 import Decimal128
-from bson.int64 import Int64
+from marshmallow import fields
 
 from registry.jsonapi.changes import Change
-from registry.jsonapi.error_types import InvalidRecord
 from registry.model.fieldset import fieldset
 from registry.model.implicit_attributes import created
 from registry.model.record import (
@@ -25,11 +17,9 @@ from registry.model.record import (
     VERSION,
     LinkedIds,
     Record,
-    compile_function,
 )
+from registry.model.resource_field import ResourceField
 from registry.model.resource_type import ResourceType
-
-_log = logging.getLogger("registry")
 
 Stage: TypeAlias = dict[str, Any]
 """A stage of an aggregation pipeline."""
@@ -40,7 +30,7 @@ Conditions: TypeAlias = Sequence[Mapping[str, Any]]
 ONE_BATCH = 10_000
 """Records per reply. Few replies have more; while the driver decodes one, no other thread runs."""
 
-NEXT_VERSION: Stage = {"$add": [{"$ifNull": [f"${VERSION}", 0]}, 1]}
+NEXT_VERSION: Stage = {"$add": [f"${VERSION}", 1]}
 """The aggregation expression for the version of a record after a change."""
 
 
@@ -129,8 +119,7 @@ def _concatenation(parts: tuple[str, ...]) -> Stage:
     """Return the stored parts, joined by spaces."""
     texts: list[Any] = []
     for part in parts:
-        stored = {"$convert": {"input": f"${part}", "to": "string", "onError": "", "onNull": ""}}
-        texts += [" ", stored]
+        texts += [" ", {"$ifNull": [f"${part}", ""]}]
     return {"$concat": texts[1:]}
 
 
@@ -143,20 +132,6 @@ _BSON_TYPES: Mapping[type, tuple[str, ...]] = {
 }
 """The BSON types of stored values, by the class that an attribute declares."""
 
-_CLASSES: Mapping[str, tuple[type, ...]] = {
-    "string": (str,),
-    "bool": (bool,),
-    "int": (int,),
-    "long": (Int64,),
-    "decimal": (decimal.Decimal, Decimal128),  # the driver applies codecs to cursors only
-    "date": (datetime.datetime,),
-    "null": (NoneType,),
-}
-"""The classes of the values that the driver returns, by BSON type."""
-
-VALIDATION_FAILURE = 121
-"""MongoDB's error code for a record that a validator refuses."""
-
 _LIMITS: Mapping[str, Mapping[str, int]] = {
     ID: {"minimum": 1},
     VERSION: {"minimum": 0, "maximum": MAX_VERSION},
@@ -165,110 +140,34 @@ _LIMITS: Mapping[str, Mapping[str, int]] = {
 
 @lru_cache(maxsize=64)
 def record_schema(resource: ResourceType) -> Mapping[str, Any]:
-    """Return the `$jsonSchema` of a type. What may be null, or is computed, may be missing."""
+    """Return the `$jsonSchema` that the records of a type fit. What may be null may be missing.
+
+    The titles tell what MongoDB does not check: the type itself, and the targets of its links.
+    """
     attributes = resource.record_attributes
+    targets = {link.foreign_key: link.target for link in resource.links}
+    properties = {
+        name: {
+            "bsonType": [*_BSON_TYPES[one.stored_type], *["null"] * one.accepts_null],
+            **_LIMITS.get(name, {}),
+            **_form(one),
+        }
+        for name, one in attributes.items()
+    }
+    for name, target in targets.items():
+        properties[name]["title"] = target
     return {
         "bsonType": "object",
+        "title": resource.type,
         "required": [name for name, one in attributes.items() if not one.may_be_missing],
-        "properties": {
-            name: {
-                "bsonType": [*_BSON_TYPES[one.stored_type], *["null"] * one.accepts_null],
-                **_LIMITS.get(name, {}),
-            }
-            for name, one in attributes.items()
-        },
+        "properties": properties,
     }
 
 
-def is_valid(resource: ResourceType, record: Record, fields: tuple[str, ...]) -> bool:
-    """Whether the id and these fields of a record, with which it was read, are valid."""
-    return _invalid_record_finder(resource, fields)([record]) is None
-
-
-def require_valid(
-    resource: ResourceType, records: Iterable[Record], fields: tuple[str, ...]
-) -> None:
-    """Raise InvalidRecord for the first record in which one of the fields is not valid, if any.
-
-    fields: those that the records were read with; the id is checked too.
-    """
-    invalid = _invalid_record_finder(resource, fields)(records)
-    if invalid is not None:
-        reasons = invalid_fields(resource, invalid, (ID, *fields)).values()
-        raise _invalid_record(resource, invalid[ID], "; ".join(reasons))
-
-
-def refused_record(resource: ResourceType, id_: object, error: Mapping[str, Any]) -> InvalidRecord:
-    """Return the error for a record that the validator of its collection has refused.
-
-    error: an element of `writeErrors` in the reply to a command.
-    """
-    rules = error.get("errInfo", {}).get("details", {}).get("schemaRulesNotSatisfied", ())
-    names = [
-        name
-        for rule in rules
-        for name in (
-            *(one["propertyName"] for one in rule.get("propertiesNotSatisfied", ())),
-            *rule.get("missingProperties", ()),
-        )
-    ]
-    reason = f"the validator of the collection refuses {', '.join(names) or 'it'}"
-    return _invalid_record(resource, id_, reason)
-
-
-def _invalid_record(resource: ResourceType, id_: object, reason: str) -> InvalidRecord:
-    """Return the error; the log alone says which record it is, and why."""
-    record = f"{resource.collection}/{id_!r:.80}"
-    _log.error("The record %s is not valid: %.500s", record, reason)
-    return InvalidRecord()
-
-
-def invalid_fields(
-    resource: ResourceType, record: Record, fields: Iterable[str] | None = None
-) -> Mapping[str, str]:
-    """Return the fields, by default all, that are not valid, each with the reason."""
-    properties, classes = record_schema(resource)["properties"], _classes(resource)
-    defects: dict[str, str] = {}
-    for name in properties if fields is None else dict.fromkeys(fields):
-        value = record.get(name)
-        if value.__class__ not in classes[name]:
-            # The value itself may be confidential.
-            stored = "missing" if value is None else f"of the type {value.__class__.__name__}"
-            types = " or ".join(properties[name]["bsonType"])
-            defects[name] = f"{name} is {stored} instead of {types}"
-        elif name in _LIMITS and isinstance(value, int):
-            limits = _LIMITS[name]
-            if not limits["minimum"] <= value <= limits.get("maximum", value):
-                defects[name] = f"{name} is {value}"
-    return defects
-
-
-@lru_cache(maxsize=1024)  # bounded, as clients choose the fields
-def _invalid_record_finder(
-    resource: ResourceType, fields: tuple[str, ...]
-) -> Callable[[Iterable[Record]], Record | None]:
-    """Return a function that returns the first record with an id or a class that is not valid."""
-    names = dict.fromkeys((ID, *fields))
-    namespace = {f"classes_{number}": _classes(resource)[one] for number, one in enumerate(names)}
-    checks = [f"get({name!r}).__class__ in classes_{number}" for number, name in enumerate(names)]
-    checks.append(f"get({ID!r}) >= {_LIMITS[ID]['minimum']}")
-    source = f"""\
-def first_invalid(records):
-    for record in records:
-        get = record.get
-        if not ({" and ".join(checks)}):
-            return record
-"""
-    return compile_function("first_invalid", source, namespace)
-
-
-@lru_cache(maxsize=64)
-def _classes(resource: ResourceType) -> Mapping[str, frozenset[type]]:
-    """Return the classes of valid values, by field."""
-    wanted = record_schema(resource)
-    absent = {name: [] if name in wanted["required"] else ["null"] for name in wanted["properties"]}
-    return {
-        name: frozenset(chain.from_iterable(_CLASSES[one] for one in types))
-        for name, schema in wanted["properties"].items()
-        for types in [[*schema["bsonType"], *absent[name]]]
-    }
+def _form(stored: ResourceField) -> dict[str, Any]:
+    """Return what tells the values of a field from others with the same BSON type."""
+    if "enum" in stored.kind.schema:
+        return {"enum": [*stored.kind.schema["enum"], *[None] * stored.accepts_null]}
+    if isinstance(stored.field, fields.Date):
+        return {"pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"}
+    return {}

@@ -1,7 +1,7 @@
 """The repository: reads and writes of the resources of one database."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pymongo
 from bson.timestamp import Timestamp
@@ -10,25 +10,23 @@ from pymongo.errors import OperationFailure, PyMongoError
 from registry.capacity import Capacity
 from registry.jsonapi.changes import Write
 from registry.jsonapi.error_types import DiskFull, InvalidPosition, PositionExpired
-from registry.jsonapi.query import Query
-from registry.model.graph import Graph, tracked_links
-from registry.model.resource_type import ResourceType
+from registry.model.graph import Graph
 from registry.mongod.data_directory import RESERVE_BYTES, DiskSpace
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.counters import prepare_counters
-from registry.storage.errors import translated_errors
+from registry.storage.errors import RecordRefused, translated_errors
+from registry.storage.indexes import prepare_unique_indexes
 from registry.storage.maintenance import Maintenance
 from registry.storage.mongo.batching import Coalescer
 from registry.storage.mongo.change_feed import ChangeFeed
-from registry.storage.mongo.mongo_client import Database, observed, require_complete
+from registry.storage.mongo.mongo_client import Database, observed
 from registry.storage.mongo.positions import FeedPosition, Positions
 from registry.storage.mongo.read_commands import ReadCommands
 from registry.storage.mongo.transactions import Transactions
 from registry.storage.reads.shared_reads import Reads
 from registry.storage.reads.snapshot import Snapshot
-from registry.storage.schema import prepare_unique_indexes, prepare_validators
+from registry.storage.validators import is_declared, prepare_validators
 from registry.storage.writes.group_commit import GroupCommit
-from registry.storage.writes.link_periods import LinkPeriods
 from registry.storage.writes.write_requests import (
     IdempotencyKey,
     WriteRequest,
@@ -45,6 +43,8 @@ _PING_SECONDS = 1.0
 
 _STATUS_SECONDS = 5.0
 
+_TYPES_HAVE_CHANGED = "the declared types have changed: restart this service"
+
 _UNAUTHORIZED = 13
 """MongoDB's error code for a command that the user may not run."""
 
@@ -53,12 +53,20 @@ class Repository:
     """The resources of one database.
 
     bulkheads: callers enter `uploads`, `followers`, `catch_ups` and for some `streams`, the
-    methods enter the others. positions: of this database; set by `prepare`.
+    methods enter the others. positions: of this database; set by `prepare`. on_failure: called with
+    the reason if the service has to end, as another one declares other types.
     """
 
     positions: Positions
 
-    def __init__(self, database: Database, graph: Graph, capacity: Capacity) -> None:
+    def __init__(
+        self,
+        database: Database,
+        graph: Graph,
+        capacity: Capacity,
+        on_failure: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._on_failure = on_failure
         self._database = database
         self._graph = graph
         self._disk_space = DiskSpace()
@@ -74,19 +82,14 @@ class Repository:
             database,
             graph,
             unindexed,
-            [
-                LinkPeriods(database, self._transactions, link).insert_missing
-                for link in tracked_links(graph)
-            ],
         )
 
     async def prepare(self) -> None:
         """Create what the other calls need; slow work on large collections follows later.
 
-        Raises StartError if the data are incomplete or a unique index cannot be created; also
-        raises PyMongoError.
+        Raises StartError if stored data do not fit the types, or a unique index cannot be created;
+        also raises PyMongoError.
         """
-        await require_complete(self._database)
         await prepare_validators(self._database, self._graph)
         await prepare_counters(self._database, self._graph)
         self.positions = await Positions.of(self._database, "counters")
@@ -123,11 +126,6 @@ class Repository:
     def snapshot(self, time: Timestamp | None = None) -> Snapshot:
         """Return a snapshot for one document: of the time of a write, by default the latest."""
         return Snapshot(self._reads, time)
-
-    async def snapshot_for(self, resource: ResourceType, query: Query) -> Snapshot:
-        """Complete the computed fields of a query; return the latest snapshot."""
-        await self._maintenance.recompute_for(resource, query)
-        return self.snapshot()
 
     async def recent_changes(self) -> ChangeFeed:
         """Return the open feed of changes, from a minute ago if they are kept, else from now.
@@ -202,6 +200,17 @@ class Repository:
         """
         if not self._disk_space.is_enough:
             raise DiskFull(RESERVE_BYTES)
+        try:
+            return await self._admit(writes, key, rolls_back=rolls_back)
+        except RecordRefused:
+            with translated_errors():
+                if not await is_declared(self._database, self._graph):
+                    self._on_failure(_TYPES_HAVE_CHANGED)
+            raise
+
+    async def _admit(
+        self, writes: Sequence[Write], key: IdempotencyKey | None, *, rolls_back: bool
+    ) -> list[WriteResult]:
         bulkheads = self.bulkheads
         slots = bulkheads.heavy_requests if is_large(writes) else bulkheads.small_requests
         await slots.acquire()

@@ -19,6 +19,7 @@ from tests.support import (
     Database,
     Response,
     add,
+    complete_record,
     new,
     primary_data,
     stored_records,
@@ -182,7 +183,7 @@ async def test_records_of_external_writers_show_what_is_known(api: Api, database
         {"created_at": 'no "time"', "updated_at": "\n", "created_by": "\\", "updated_by": "é"},
     ]
     await database.persons.insert_many(
-        {"_id": number, "first_name": "A", "last_name": "B", **record}
+        complete_record({"_id": number, "first_name": "A", "last_name": "B", **record})
         for number, record in enumerate(records, 1)
     )
     nothing = dict.fromkeys(ATTRIBUTES)
@@ -204,7 +205,7 @@ async def test_authorship_can_be_filtered_and_sorted_by(api: Api, database: Data
         {"created_at": times[1], "updated_by": "ci"},
     ]
     await database.persons.insert_many(
-        {"_id": number, "first_name": "A", "last_name": "B", **one}
+        complete_record({"_id": number, "first_name": "A", "last_name": "B", **one})
         for number, one in enumerate(known, 1)
     )
     for query, ids in (

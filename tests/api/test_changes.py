@@ -33,6 +33,7 @@ from tests.support import (
     Api,
     Database,
     add,
+    complete_record,
     identifier,
     identity,
     new,
@@ -178,7 +179,9 @@ async def test_the_feed_has_no_hidden_or_internal_fields(api: Api, database: Dat
             await database.persons.update_one({"_id": ada}, {"$set": values})
         await database.persons.update_one({"_id": ada}, {"$set": {"password": "x", "email": "a@b"}})
         await database.persons.insert_one(
-            {"_id": Int64(7), "first_name": "A", "last_name": "B", "password": "c", "more": 1}
+            complete_record(
+                {"_id": Int64(7), "first_name": "A", "last_name": "B", "password": "c", "more": 1}
+            )
         )
         text = json.dumps(operations := await feed.changes(2))
     assert operations[0]["data"]["attributes"] == {"email": "a@b"}
@@ -294,7 +297,9 @@ async def test_the_feed_of_a_revoked_or_expired_token_ends(
             assert reason in error["detail"]
             with pytest.raises(EOFError):
                 await feed.next()
-        await database.persons.insert_one({"_id": 1, "first_name": "A", "last_name": "B"})
+        await database.persons.insert_one(
+            complete_record({"_id": 1, "first_name": "A", "last_name": "B"})
+        )
         assert len(await others.changes(1)) == 1
 
 

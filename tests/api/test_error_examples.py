@@ -66,7 +66,7 @@ RAISED: dict[type[ApiError], Exception] = {
     **{
         error: error.example()
         for error in (
-            *(errors.InvalidRecord, errors.Unavailable, errors.Overloaded, errors.DiskFull),
+            *(errors.Unavailable, errors.Overloaded, errors.DiskFull),
             *(errors.QueryTimeout, errors.PositionExpired, errors.ResultTooLarge),
             errors.TooManyRelated,
         )

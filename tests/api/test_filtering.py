@@ -18,7 +18,7 @@ from registry.storage.reads import listings, plan, related
 from tests.conftest import Serve
 from tests.consistency import strategies
 from tests.consistency.model import Condition, Model, Query
-from tests.support import Api, Database, set_counters
+from tests.support import Api, Database, complete_record, set_counters
 
 
 @pytest.fixture(params=["few", "several", "many"])
@@ -51,11 +51,13 @@ async def stored(api: Api, database: Database) -> Model:
     for id_ in range(1, 41):
         names = {name: rng.choice(strategies.TEXTS) for name in ("first_name", "last_name")}
         email = {"email": one} if (one := rng.choice(strategies.EMAILS)) else {}
-        await database.persons.insert_one({"_id": id_, **names, **email})
+        await database.persons.insert_one(complete_record({"_id": id_, **names, **email}))
         model.create(("person", id_), names | email)
     for id_ in range(1, 31):
         serial, owner = rng.choice(strategies.TEXTS), rng.choice([1, 2, 3, 4, 5, 6, None])
-        await database.computers.insert_one({"_id": id_, "serial": serial, "person": owner})
+        await database.computers.insert_one(
+            complete_record({"_id": id_, "serial": serial, "person": owner})
+        )
         model.create(("computer", id_), {"serial": serial})
         model.replace(("computer", id_), [owner] if owner else [])
     await set_counters(database)
@@ -156,11 +158,13 @@ async def test_a_query_over_its_time_limit_is_stopped(
     api = await serve(settings=replace(settings, query_seconds=0.001))
     numbers = range(1, 20_001)
     await database.persons.insert_many(
-        {"_id": one, "first_name": f"{one * 7919 % 20_000}", "last_name": "H", "full_name": ""}
+        complete_record(
+            {"_id": one, "first_name": f"{one * 7919 % 20_000}", "last_name": "H", "full_name": ""}
+        )
         for one in numbers
     )
     await database.computers.insert_many(
-        {"_id": one, "serial": f"{one}", "person": one} for one in numbers
+        complete_record({"_id": one, "serial": f"{one}", "person": one}) for one in numbers
     )
     await set_counters(database)
     found, numbered = "/persons?filter[last_name][contains]=z", "&page[number]=1"

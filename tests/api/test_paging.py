@@ -17,7 +17,7 @@ from registry.settings import Settings
 from registry.storage.counters import BLOCK
 from tests.conftest import Serve
 from tests.storage.profiling import profiled
-from tests.support import Api, Database, Response, add, new, set_counters
+from tests.support import Api, Database, Response, add, complete_record, new, set_counters
 
 GRAPH = Graph(RESOURCES)
 END_OF_PERSONS = Cursors("person", BY_ID).encode(END)
@@ -30,7 +30,9 @@ SIZE = 40
 async def persons(api: Api, database: Database) -> Api:
     """Persons 1 to 7."""
     await database.persons.insert_many(
-        {"_id": number, "first_name": "Ann", "last_name": f"L{number}", "email": None}
+        complete_record(
+            {"_id": number, "first_name": "Ann", "last_name": f"L{number}", "email": None}
+        )
         for number in range(1, 8)
     )
     await set_counters(database)
@@ -47,7 +49,7 @@ async def computers(database: Database) -> list[dict[str, Any]]:
         for number in range(1, COUNT)
         if number not in missing
     ]
-    await database.computers.insert_many(records)
+    await database.computers.insert_many(map(complete_record, records))
     await set_counters(database)
     return records
 
@@ -118,7 +120,9 @@ async def test_cursors_keep_their_position_after_deletions(
 
 async def test_pages_at_the_largest_ids_are_right(api: Api, database: Database) -> None:
     stored = range(MAX_ID - 60, MAX_ID + 1)
-    await database.computers.insert_many({"_id": Int64(one), "serial": "S"} for one in stored)
+    await database.computers.insert_many(
+        complete_record({"_id": Int64(one), "serial": "S"}) for one in stored
+    )
     for sort in ("id", "-id"):
         cursors = Cursors("computer", parse_sort(sort, GRAPH["computer"], GRAPH))
         for start, size in product((MAX_ID - 50, MAX_ID - 7, MAX_ID, -MAX_ID), (1, 7, 30)):

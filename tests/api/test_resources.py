@@ -17,6 +17,7 @@ from tests.support import (
     Api,
     CommandLog,
     Database,
+    complete_record,
     identifier,
     linkage_of,
     new,
@@ -268,12 +269,14 @@ async def test_an_invalid_or_unknown_id_is_not_found(fleet: Api, database: Datab
 
 
 async def test_the_largest_id_can_be_read(api: Api, database: Database) -> None:
-    await database.persons.insert_one({"_id": 2**63 - 1, "first_name": "Max", "last_name": "Id"})
+    await database.persons.insert_one(
+        complete_record({"_id": 2**63 - 1, "first_name": "Max", "last_name": "Id"})
+    )
     assert (await api.get(f"/persons/{2**63 - 1}")).id == str(2**63 - 1)
 
 
 async def test_a_dangling_foreign_key_is_no_owner(fleet: Api, database: Database) -> None:
-    await database.computers.insert_one({"_id": 2, "serial": "SN-2", "person": 99})
+    await database.computers.insert_one(complete_record({"_id": 2, "serial": "SN-2", "person": 99}))
     await set_counters(database)
     await fleet.computer()
     listed = await fleet.get("/computers?include=owner")
@@ -309,10 +312,12 @@ async def test_each_step_of_an_include_path_is_one_query(
     commands: CommandLog, api: Api, database: Database
 ) -> None:
     await database.persons.insert_many(
-        {"_id": number, "first_name": "F", "last_name": "L"} for number in range(1, 301)
+        complete_record({"_id": number, "first_name": "F", "last_name": "L"})
+        for number in range(1, 301)
     )
     await database.computers.insert_many(
-        {"_id": number, "serial": "x", "person": number % 300 + 1} for number in range(1, 901)
+        complete_record({"_id": number, "serial": "x", "person": number % 300 + 1})
+        for number in range(1, 901)
     )
     for path, queries, included in STEPS:
         commands.take("find")

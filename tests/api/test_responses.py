@@ -15,7 +15,7 @@ from registry.jsonapi.query import Query, QueryScope
 from registry.jsonapi.query_parameters import parse_query
 from registry.offloading import MAX_INLINE_OBJECTS
 from registry.storage.writes.unit_of_work import UnitOfWork
-from tests.support import VARY, Api, Database, to_many
+from tests.support import VARY, Api, Database, complete_record, to_many
 from tests.test_offloading import Ticker
 
 CLOSE = "Connection: close\r\n"
@@ -104,10 +104,12 @@ COUNT = MAX_INLINE_OBJECTS + 1
 async def large(api: Api, database: Database) -> Api:
     """A person with many computers, and one without."""
     await database.persons.insert_many(
-        {"_id": number, "first_name": "Ada", "last_name": "Hopper"} for number in (1, 2)
+        complete_record({"_id": number, "first_name": "Ada", "last_name": "Hopper"})
+        for number in (1, 2)
     )
     await database.computers.insert_many(
-        {"_id": number, "serial": "x", "person": 1} for number in range(1, COUNT + 1)
+        complete_record({"_id": number, "serial": "x", "person": 1})
+        for number in range(1, COUNT + 1)
     )
     return api
 

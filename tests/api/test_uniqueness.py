@@ -131,7 +131,7 @@ async def test_operations_with_a_taken_value_change_nothing(api: Api, database: 
 
 
 async def test_operations_see_values_of_preceding_ones(api: Api, database: Database) -> None:
-    stored = [{"_id": number, "serial": f"SN-{number}"} for number in (1, 2)]
+    stored = [{"_id": number, "serial": f"SN-{number}", "version": 1} for number in (1, 2)]
     for operations, expected in ACCEPTED:
         await database.computers.delete_many({})
         await database.computers.insert_many(stored)

@@ -9,8 +9,6 @@ from registry.model.graph import Graph
 from registry.model.implicit_attributes import AUTHORSHIP
 from registry.resources.types_file import (
     InvalidTypesFile,
-    declared_types,
-    digest_of_types,
     read_types,
 )
 
@@ -35,17 +33,6 @@ def test_the_documented_file_declares_attributes_a_type_and_the_history_of_its_l
     periods = graph["phone_owner_period"]
     assert list(periods.attributes) == ["since", "until", "phone_number", "owner_full_name"]
     assert graph["computer"].added == {*added}
-
-
-def test_the_digest_depends_on_declarations_not_on_layout_or_texts(tmp_path: Path) -> None:
-    files = [
-        '[computer]\nmodel = {type = "text", description = "A"}\n',
-        '# own\r\ncomputer = {model={example="B", type="text"}}',
-        "",
-    ]
-    one, same, none = (digest_of_types(read_types(written(tmp_path, text))) for text in files)
-    assert one == same != none == digest_of_types(None)
-    assert declared_types(None) == declared_types(read_types(written(tmp_path, "")))
 
 
 def attribute(options: str) -> str:

@@ -22,7 +22,6 @@ from hypothesis import strategies as st
 from motor.motor_asyncio import AsyncIOMotorCollection
 
 from registry.operations import backups
-from registry.operations.added_fields import SERVICES
 from registry.operations.backups import Backup, BackupError, Manifest, back_up, restore
 from registry.program import StartError, new_file
 from registry.settings import Settings
@@ -55,12 +54,11 @@ def path(tmp_path: Path) -> Path:
 
 
 async def content_of(database: Database) -> Content:
-    """Return the bytes of all documents, by collection, without the leases of services."""
+    """Return the bytes of all documents, by collection."""
     raw: CodecOptions[Any] = CodecOptions(document_class=RawBSONDocument)
     return {
         name: [each.raw async for each in database.get_collection(name, raw).find().sort("_id")]
         for name in sorted(await database.list_collection_names())
-        if name != SERVICES
     }
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from registry.jsonapi.changes import Verb, Write
 from registry.jsonapi.error_objects import RequestError
-from registry.jsonapi.error_types import InvalidField, InvalidRecord, NotFound, Unavailable
+from registry.jsonapi.error_types import InvalidField, NotFound, Unavailable
+from registry.storage.errors import RecordRefused
 from registry.storage.mongo import transactions
 from registry.storage.writes import group_commit
 from registry.storage.writes.unit_of_work import UnitOfWork
@@ -25,7 +26,7 @@ from tests.storage.writing import (
     locked,
     records,
 )
-from tests.support import CommandLog, Database
+from tests.support import CommandLog, Database, complete_record
 
 COUNT = 42
 """Persons and computers."""
@@ -188,7 +189,7 @@ DETECTED_BY_THE_DATABASE: dict[str, tuple[Bad, type[Exception]]] = {
             registry.update(("computer", 1), serial="bad"),
             registry.update(("person", 5), last_name="rejected"),
         ],
-        InvalidRecord,
+        RecordRefused,
     ),
     "oversized record": (
         lambda registry: [
@@ -237,7 +238,7 @@ async def test_a_request_that_the_database_rejects_fails_alone(
 ) -> None:
     filler = b"x" * (16 * 2**20 - 150)
     await database.persons.insert_one(
-        {"_id": LARGE, "first_name": "A", "last_name": "B", "filler": filler}
+        complete_record({"_id": LARGE, "first_name": "A", "last_name": "B", "filler": filler})
     )
     validator = {"last_name": {"$ne": "rejected"}}
     await database.command("collMod", "persons", validator=validator)

@@ -1,10 +1,9 @@
 """The periods of links: as a plain model has them, after an upgrade, repaired, and forgotten."""
 
 import asyncio
-from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from itertools import count, pairwise
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -22,12 +21,11 @@ from registry.operations.consistency import Report, check
 from registry.resources import RESOURCES
 from registry.resources.types_file import TypesFile
 from registry.settings import Settings
-from registry.storage.writes import link_periods
 from registry.storage.writes.new_ids import NewIds
 from tests.conftest import Serve
 from tests.consistency.model import RELATIONSHIPS, TARGETS, Model
 from tests.storage.writing import Registry, insert_fleet
-from tests.support import Api, Database
+from tests.support import Api, Database, complete_record
 
 GRAPH = Graph(RESOURCES)
 
@@ -186,91 +184,6 @@ async def test_requests_that_share_a_transaction_count_each(api: Api, database: 
     ]
 
 
-async def as_before_histories(database: Database, computers: int) -> None:
-    """Store computers as versions without histories left them, all of them owned."""
-    await insert_fleet(database, PERSONS, computers)
-    await database.computers.update_many(
-        {}, [{"$set": {"person": {"$add": [{"$mod": ["$_id", PERSONS]}, 1]}}}]
-    )
-    await database.counters.update_many({}, {"$unset": {"complete": True}})
-    await database.counters.delete_one({"_id": "assignment"})
-
-
-async def test_older_links_get_exactly_one_period_during_writes(
-    serve: Serve, database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    count_ = 60
-    monkeypatch.setattr(link_periods, "_BATCH_SIZE", 5)
-    await as_before_histories(database, count_)
-    apis = [await serve(catch_up=False) for _ in range(2)]
-    writers = [Registry(api) for api in apis]
-
-    async def move(n: int) -> None:
-        registry = writers[n % 2]
-        with suppress(RequestError):
-            await registry.write(registry.update(("computer", n), owner=n % 4 or None))
-
-    await asyncio.gather(*map(move, range(1, count_, 2)))
-    for registry in writers:
-        await registry.repository.catch_up()
-    found = await periods(database)
-    assert [one["computer"] for one in found if one["since"] == BEGINNING] == [
-        *range(1, count_ + 1)
-    ]
-    moved = [one["computer"] for one in found if one["since"] != BEGINNING]
-    assert len(moved) == len(set(moved))
-    for one in found:
-        assert one["owner"] == one["computer"] % PERSONS + 1 or one["since"] != BEGINNING
-    assert (await check(database, GRAPH)).total == 0
-    response = await apis[0].get(
-        "/assignments?filter[since][null]=true&page[size]=1&page[number]=1"
-    )
-    assert response.document["meta"]["total"] == count_
-    assert response.data[0]["attributes"]["since"] is None
-
-
-async def test_an_interrupted_upgrade_is_continued(
-    serve: Serve, database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await as_before_histories(database, 20)
-    monkeypatch.setattr(link_periods, "_BATCH_SIZE", 5)
-    repair, calls = link_periods.LinkPeriods.repair, count()
-    interruption = asyncio.Event()
-
-    async def interrupted(self: Any, ids: Any) -> None:
-        if next(calls) == 2:
-            interruption.set()
-            raise asyncio.CancelledError
-        await repair(self, ids)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(link_periods.LinkPeriods, "repair", interrupted)
-        api = await serve(catch_up=False)
-        await interruption.wait()
-    assert await database.assignments.count_documents({}) == 10
-    await api.client.close()
-    await serve()
-    assert [one["computer"] for one in await periods(database)] == [*range(1, 21)]
-
-
-@pytest.mark.parametrize("owner", [None, 2])
-async def test_the_next_change_is_later_than_a_repair(
-    api: Api, database: Database, monkeypatch: pytest.MonkeyPatch, owner: int | None
-) -> None:
-    await insert_fleet(database, PERSONS, COMPUTERS)
-    registry = Registry(api)
-    await registry.write(registry.update(("computer", 1), owner=1))
-    await database.computers.update_one({"_id": 1}, {"$set": {"person": owner}})
-    await check(database, GRAPH, repair=True)
-    module = "registry.storage.writes.unit_of_work.current_time"
-    monkeypatch.setattr(module, lambda: utc_text(MOMENT))  # the clock is behind
-    await registry.write(registry.update(("computer", 1), owner=3))
-    assert [one["owner"] for one in await periods(database)] == (
-        [1, 3] if owner is None else [1, 2, 3]
-    )
-    assert lines(await check(database, GRAPH)) == []
-
-
 CASES = """
 [case]
 collection = "cases"
@@ -285,7 +198,7 @@ async def test_a_request_that_fails_at_its_second_link_leaves_no_period(
 ) -> None:
     api = await serve(settings=replace(settings, types=TypesFile("t.toml", CASES)))
     await database.persons.insert_one(
-        {"_id": 1, "first_name": "Ada", "last_name": "L", "version": 1}
+        complete_record({"_id": 1, "first_name": "Ada", "last_name": "L"})
     )
     registry = Registry(api)
     take = NewIds.take

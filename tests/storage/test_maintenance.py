@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 
 from registry.model.graph import Graph
+from registry.model.implicit_attributes import BEGINNING, LASTING
 from registry.model.resource_type import ResourceType
 from registry.resources import RESOURCES
-from registry.storage import maintenance, schema
-from registry.storage.schema import build_indexes
+from registry.storage import maintenance
+from registry.storage.indexes import build_indexes
 from tests.conftest import Serve
 from tests.mongods import Client, mongod_with_fail_points
 from tests.storage.waiting import eventually
-from tests.support import CommandLog, Database
+from tests.support import Database, complete_record
 
 pytestmark = pytest.mark.usefixtures("_new_database")
 
@@ -27,7 +28,7 @@ FIELDS = {"_id", "email", "first_name", "full_name", "last_name"}
 
 async def fill(database: Database, count: int) -> None:
     await database.persons.insert_many(
-        {"_id": number, "first_name": "Grace", "last_name": f"Hopper {number}"}
+        complete_record({"_id": number, "first_name": "Grace", "last_name": f"Hopper {number}"})
         for number in range(1, count + 1)
     )
 
@@ -65,18 +66,6 @@ async def test_a_large_collection_is_completed_while_the_service_is_ready(
     assert await database.persons.count_documents({"full_name": None}) == 0
 
 
-async def test_missing_fields_of_many_records_are_completed_in_batches(
-    database: Database, serve: Serve, monkeypatch: pytest.MonkeyPatch, commands: CommandLog
-) -> None:
-    api = await serve()
-    await fill(database, 25)
-    monkeypatch.setattr(schema, "_BATCH_SIZE", 10)
-    commands.take("all")
-    assert len((await api.get("/persons?filter[full_name][prefix]=Grace")).ids) == 25
-    assert commands.names().count("update") == 3
-    assert await database.persons.count_documents({"full_name": None}) == 0
-
-
 @pytest.mark.usefixtures("everything_is_large")
 async def test_queries_of_a_type_without_indexes_count_as_heavy(
     database: Database, serve: Serve, monkeypatch: pytest.MonkeyPatch
@@ -85,8 +74,12 @@ async def test_queries_of_a_type_without_indexes_count_as_heavy(
         await asyncio.Event().wait()
 
     monkeypatch.setattr(maintenance, "build_indexes", wait)
-    for name in ("computers", "assignments"):
-        await database[name].insert_many({"_id": number} for number in (1, 2))
+    await database.computers.insert_many(
+        complete_record({"_id": number, "serial": "S"}) for number in (1, 2)
+    )
+    await database.assignments.insert_many(
+        {"_id": number, "since": BEGINNING, "until": LASTING} for number in (1, 2)
+    )
     await fill(database, 10)
     api = await serve(catch_up=False, heavy_requests=1, queue_length=0, queue_seconds=0.001)
     async with api.repository.bulkheads.heavy_requests:

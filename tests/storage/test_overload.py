@@ -23,7 +23,7 @@ from registry.storage.reads import listings
 from registry.storage.reads.listings import Listing
 from tests.conftest import LIMITS, Serve
 from tests.storage.waiting import eventually
-from tests.support import MEDIA_TYPE, PERSON, Api, Database, reset
+from tests.support import MEDIA_TYPE, PERSON, Api, Database, complete_record, reset
 
 GRAPH = Graph(RESOURCES)
 
@@ -101,7 +101,8 @@ async def test_a_total_is_a_heavy_query_if_an_index_has_many_keys_for_it(
 ) -> None:
     serials = "a" * 1_000 + "b" * 1_001
     await database.computers.insert_many(
-        {"_id": number, "serial": serial} for number, serial in enumerate(serials, 1)
+        complete_record({"_id": number, "serial": serial})
+        for number, serial in enumerate(serials, 1)
     )
     paths = {one: f"/computers?filter[serial]={one}&page[number]=1&page[size]=1" for one in "ab"}
     async with bulkheads(busy_api).heavy_requests:
@@ -170,7 +171,7 @@ async def test_a_large_collection_of_a_resource_is_a_stream(
     busy_api: Api, database: Database
 ) -> None:
     await database.computers.insert_many(
-        {"_id": number, "serial": "x", "person": 1} for number in range(1, 1_002)
+        complete_record({"_id": number, "serial": "x", "person": 1}) for number in range(1, 1_002)
     )
     async with bulkheads(busy_api).streams:
         await assert_overloaded(await busy_api.get("/persons/1/computers"), "streams")
@@ -182,9 +183,12 @@ async def test_a_large_collection_of_a_resource_is_a_stream(
 async def test_a_stream_counts_until_the_last_of_its_included_resources(
     busy_api: Api, database: Database
 ) -> None:
-    await database.persons.insert_one({"_id": 2, "first_name": "A", "last_name": "B"})
+    await database.persons.insert_one(
+        complete_record({"_id": 2, "first_name": "A", "last_name": "B"})
+    )
     await database.computers.insert_many(
-        {"_id": number, "serial": "x" * 255, "person": 2} for number in range(1, 30_001)
+        complete_record({"_id": number, "serial": "x" * 255, "person": 2})
+        for number in range(1, 30_001)
     )
     reader, writer = await asyncio.open_connection("127.0.0.1", busy_api.client.port)
     writer.write(b"GET /persons?include=computers HTTP/1.1\r\nHost: h\r\n\r\n")
@@ -235,7 +239,8 @@ async def test_the_query_of_a_disconnected_client_is_stopped_in_mongodb(
 ) -> None:
     api = await serve(settings=replace(settings, query_seconds=600.0), heavy_requests=1)
     await database.computers.insert_many(
-        {"_id": number, "serial": "x" * 255, "person": None} for number in range(1, 60_001)
+        complete_record({"_id": number, "serial": "x" * 255, "person": None})
+        for number in range(1, 60_001)
     )
     await database.command("profile", 2)
     writer = await send(api, f"/computers?filter={quote(orjson.dumps(SLOW_FILTER))}{rest}")
@@ -263,7 +268,8 @@ async def test_neither_a_slow_body_nor_a_slow_reader_counts_towards_the_deadline
     seconds = 4.0
     api = await serve(limits=replace(LIMITS, arrival_seconds=60.0), response_seconds=seconds)
     await database.computers.insert_many(
-        {"_id": number, "serial": "x" * 255, "person": None} for number in range(1, 30_001)
+        complete_record({"_id": number, "serial": "x" * 255, "person": None})
+        for number in range(1, 30_001)
     )
     created, sender = await asyncio.open_connection("127.0.0.1", api.client.port)
     listed, asker = await asyncio.open_connection("127.0.0.1", api.client.port)

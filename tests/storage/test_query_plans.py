@@ -20,7 +20,7 @@ from registry.resources import RESOURCES
 from tests.conftest import Serve
 from tests.storage.profiling import profiled
 from tests.storage.test_overload import bulkheads
-from tests.support import Api, CommandLog, Database
+from tests.support import Api, CommandLog, Database, complete_record
 
 GRAPH = Graph(RESOURCES)
 
@@ -140,6 +140,7 @@ async def stored(database: Database, serve: Serve) -> Api:
                     for name, one in resource.attributes.items()
                 },
                 **{link.foreign_key: number for link in resource.links},
+                "version": 1,
             }
             for number in range(1, COUNT + 1)
         )
@@ -211,20 +212,24 @@ async def similar(api: Api, database: Database) -> Api:
     """Groups of 5 share a last name, half have no e-mail; one person owns half the computers."""
     numbers = range(1, COUNT + 1)
     await database.persons.insert_many(
-        {
-            "_id": number,
-            "first_name": f"First {number % 7}{number}",
-            "last_name": f"Last {number % (COUNT // 5):04}",
-            "email": f"{number * 7919 % COUNT}@example.com" if number % 2 else None,
-        }
+        complete_record(
+            {
+                "_id": number,
+                "first_name": f"First {number % 7}{number}",
+                "last_name": f"Last {number % (COUNT // 5):04}",
+                "email": f"{number * 7919 % COUNT}@example.com" if number % 2 else None,
+            }
+        )
         for number in numbers
     )
     await database.computers.insert_many(
-        {
-            "_id": number,
-            "serial": f"SN-{number * 7919 % COUNT}",
-            "person": COUNT if number % 2 else number % 300 or None,
-        }
+        complete_record(
+            {
+                "_id": number,
+                "serial": f"SN-{number * 7919 % COUNT}",
+                "person": COUNT if number % 2 else number % 300 or None,
+            }
+        )
         for number in numbers
     )
     await api.get("/persons?sort=full_name&page[size]=1")  # stores the full names

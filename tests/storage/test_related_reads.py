@@ -15,7 +15,7 @@ from registry.storage.reads import plan, related
 from tests.conftest import Serve
 from tests.storage.profiling import Profile, profiled
 from tests.storage.test_overload import bulkheads
-from tests.support import Api, CommandLog, Database
+from tests.support import Api, CommandLog, Database, complete_record
 
 COUNT = 3_000
 FEW = "filter[owner.email]=7@example.com"
@@ -29,17 +29,21 @@ async def stored(serve: Serve, database: Database) -> Api:
     api = await serve(heavy_requests=1, queue_length=0, queue_seconds=0.001)
     names = ("Liskov", "Hopper")
     await database.persons.insert_many(
-        {
-            "_id": number,
-            "first_name": "",
-            "last_name": names[number % 2],
-            "full_name": "",
-            "email": f"{number}@example.com",
-        }
+        complete_record(
+            {
+                "_id": number,
+                "first_name": "",
+                "last_name": names[number % 2],
+                "full_name": "",
+                "email": f"{number}@example.com",
+            }
+        )
         for number in range(1, COUNT + 1)
     )
     await database.computers.insert_many(
-        {"_id": number, "serial": f"{'AB'[number % 2]}-{number}", "person": COUNT + 1 - number}
+        complete_record(
+            {"_id": number, "serial": f"{'AB'[number % 2]}-{number}", "person": COUNT + 1 - number}
+        )
         for number in range(1, COUNT + 1)
     )
     return api
@@ -162,7 +166,9 @@ def page_path(sort: str, size: int, position: Position | None = None, member: st
 
 
 async def test_few_records_sort_missing_targets_as_null(api: Api, database: Database) -> None:
-    await database.persons.insert_one({"_id": 1, "first_name": "A", "last_name": "A"})
+    await database.persons.insert_one(
+        complete_record({"_id": 1, "first_name": "A", "last_name": "A"})
+    )
     await insert_computers(database, {1: 1, 2: 2, 3: None})
     path = page_path("owner.last_name", 10)
     assert (await api.get(path)).ids == ["2", "3", "1"]
@@ -172,7 +178,9 @@ async def test_few_records_sort_missing_targets_as_null(api: Api, database: Data
 
 async def insert_computers(database: Database, owners: dict[int, int | None]) -> None:
     await database.computers.insert_many(
-        {"_id": number, "serial": f"SN {number * 7919 % RECORDS:05}", "person": owner}
+        complete_record(
+            {"_id": number, "serial": f"SN {number * 7919 % RECORDS:05}", "person": owner}
+        )
         for number, owner in owners.items()
     )
 
@@ -184,11 +192,13 @@ async def many(api: Api, database: Database) -> Api:
     A tenth of the computers have no owner, and one person owns OWNED of them.
     """
     await database.persons.insert_many(
-        {
-            "_id": number,
-            "first_name": f"First {number % 10}",
-            "last_name": f"Last {number * 7919 % RECORDS:05}",
-        }
+        complete_record(
+            {
+                "_id": number,
+                "first_name": f"First {number % 10}",
+                "last_name": f"Last {number * 7919 % RECORDS:05}",
+            }
+        )
         for number in range(1, RECORDS + 1)
     )
     users = random.Random(1)  # noqa: S311 - the same in each run
@@ -251,7 +261,7 @@ async def test_any_page_costs_only_a_part_of_the_collection(
 async def pairs(api: Api, database: Database) -> Api:
     """Persons with a computer each, but for three computers without an owner."""
     await database.persons.insert_many(
-        {"_id": number, "first_name": "Ada", "last_name": f"{number:04}"}
+        complete_record({"_id": number, "first_name": "Ada", "last_name": f"{number:04}"})
         for number in range(1, 2_001)
     )
     numbers = range(1, 2_001)

@@ -2,11 +2,9 @@
 
 import asyncio
 
-import pytest
-
 from registry.model.implicit_attributes import AUTHORSHIP
 from tests.conftest import Serve
-from tests.support import PERSON, Api, CommandLog, Database, add
+from tests.support import PERSON, Api, Database, add, complete_record
 
 
 async def test_a_link_is_stored_once_in_the_computer(api: Api, database: Database) -> None:
@@ -32,37 +30,6 @@ async def test_a_link_is_stored_once_in_the_computer(api: Api, database: Databas
     assert await database.counters.distinct("_id") == ["assignment", "computer", "person"]
 
 
-@pytest.mark.parametrize(
-    ("path", "recomputes"),
-    [
-        ("/persons?sort=full_name", True),
-        ("/persons?sort=email,-full_name", True),
-        ("/persons?filter[full_name]=Grace Hopper", True),
-        ('/persons?filter=[{"or":[{"not":{"name":"full_name","op":"eq","val":""}}]}]', True),
-        ('/persons?filter=[{"and":[{"name":"full_name","op":"ne","val":""}]}]', True),
-        ("/computers?sort=owner.full_name", True),
-        ("/persons/1/computers?sort=-owner.full_name", True),
-        ("/persons", False),
-        ("/persons?sort=-id", False),
-        ("/persons?sort=last_name,first_name&filter[email]=null", False),
-        ('/persons?filter=[{"or":[{"not":{"name":"last_name","op":"eq","val":""}}]}]', False),
-        ("/computers?sort=owner.last_name&filter[serial][gt]=A", False),
-    ],
-)
-async def test_only_queries_by_computed_attributes_store_missing_ones(
-    api: Api, database: Database, commands: CommandLog, path: str, recomputes: bool
-) -> None:
-    await api.computer(owner=await api.person("Ada", "Lovelace"))
-    await database.persons.insert_one({"_id": 9, "first_name": "Grace", "last_name": "Hopper"})
-    await database.computers.insert_one({"_id": 9, "serial": "SN-9", "person": 9})
-    commands.take("all")
-    assert (await api.get(path)).status == 200
-    assert commands.take("update") == ["persons"] * recomputes
-    person = await database.persons.find_one({"_id": 9})
-    assert person is not None
-    assert person.get("full_name") == ("Grace Hopper" if recomputes else None)
-
-
 NAMES = {"first_name": "Ada", "last_name": "Lovelace"}
 
 
@@ -75,7 +42,7 @@ async def test_the_first_id_follows_the_greatest_stored_one(
     serve: Serve, database: Database
 ) -> None:
     """For example after a restore without the counters."""
-    await database.persons.insert_many({"_id": id_, **NAMES} for id_ in (7, 3))
+    await database.persons.insert_many(complete_record({"_id": id_, **NAMES}) for id_ in (7, 3))
     assert await create(await serve(), 2) == [8, 9]
 
 

@@ -16,11 +16,20 @@ from registry.operations.backups import Backup, restore
 from registry.program import StartError
 from registry.resources import RESOURCES
 from registry.settings import Settings
-from registry.storage.schema import prepare_unique_indexes
+from registry.storage.indexes import prepare_unique_indexes
 from tests.conftest import Serve
 from tests.storage.test_backups import back_up_to
 from tests.storage.writing import Outcome, Registry
-from tests.support import Api, CommandLog, Database, Response, new, set_counters, to_one
+from tests.support import (
+    Api,
+    CommandLog,
+    Database,
+    Response,
+    complete_record,
+    new,
+    set_counters,
+    to_one,
+)
 
 EMAIL, SERIAL = "unique_email_ignoring_case", "unique_serial"
 
@@ -96,12 +105,15 @@ async def test_a_start_is_refused_with_a_bounded_list_of_all_duplicates(
     long = 'a"\n' + "x" * 200
     serials = ["SN-1"] * 7 + ["SN-2", "SN-3", "SN-2", "sn-3", long, long]
     await database.computers.insert_many(
-        [{"_id": number, "serial": serial} for number, serial in enumerate(serials, 1)]
+        [
+            complete_record({"_id": number, "serial": serial})
+            for number, serial in enumerate(serials, 1)
+        ]
     )
     emails = [f"{name}{number}@x.org" for number in range(13) for name in ("Ada", "ada")]
     await database.persons.insert_many(
-        [{"_id": number, "email": email} for number, email in enumerate(emails, 1)]
-        + [{"_id": 101, "email": None}, {"_id": 102, "email": None}, {"_id": 103}, {"_id": 104}]
+        complete_record({"_id": number, "email": email})
+        for number, email in enumerate([*emails, None, None], 1)
     )
     persons, _, computers = (await start_error(serve, unique)).partition("; ")
     assert computers == (
@@ -135,7 +147,9 @@ async def test_an_index_that_mongodb_refuses_is_reported(
 async def test_taken_values_do_not_fail_other_writes(
     serve: Serve, unique: Settings, database: Database, commands: CommandLog, kind: str
 ) -> None:
-    await database.persons.insert_one({"_id": 1, "first_name": "A", "last_name": "B"})
+    await database.persons.insert_one(
+        complete_record({"_id": 1, "first_name": "A", "last_name": "B"})
+    )
     records = [{"_id": number, "serial": f"SN-{number}", "version": 1} for number in range(1, 41)]
     await database.computers.insert_many(records)
     await set_counters(database)
@@ -186,7 +200,9 @@ async def test_a_transaction_in_progress_with_the_same_value_does_not_fail_the_o
     registry = Registry(await serve(settings=unique))
     async with await database.client.start_session() as session:
         session.start_transaction()
-        await database.computers.insert_one({"_id": 900, "serial": "SN-5"}, session=session)
+        await database.computers.insert_one(
+            complete_record({"_id": 900, "serial": "SN-5"}), session=session
+        )
         names = [f"SN-{number}" for number in range(20)]
         tasks = {
             name: asyncio.create_task(registry.write(registry.create("computer", serial=name)))
@@ -225,7 +241,9 @@ async def test_a_backup_is_restored_into_a_database_with_unique_indexes(
 ) -> None:
     await serve(settings=replace(unique, database=f"{settings.database}_2"))
     other = database.client[f"{settings.database}_2"]
-    await database.computers.insert_many([{"_id": one, "serial": "SN-1"} for one in (1, 2)])
+    await database.computers.insert_many(
+        [complete_record({"_id": one, "serial": "SN-1"}) for one in (1, 2)]
+    )
     await back_up_to(database, tmp_path / "backup")
     with FileIO(tmp_path / "backup") as file:
         await restore(other, Backup(file))

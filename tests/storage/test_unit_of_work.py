@@ -74,26 +74,6 @@ async def test_a_single_write_takes_as_few_commands_as_possible(
     assert commands.names() == ["find", "find", "update", "delete", "commitTransaction"]
 
 
-async def test_an_update_completes_what_an_external_writer_has_left_out(
-    api: Api, database: Database
-) -> None:
-    registry = Registry(api)
-    pairs = [(one, change) for one in EXTERNAL for change in CHANGES]
-    await database.persons.insert_many(
-        {"_id": number, **NAMES, **one} for number, (one, _) in enumerate(pairs, 1)
-    )
-    outcomes = await registry.write_all(
-        [registry.update(("person", id_), **change)] for id_, (_, change) in enumerate(pairs, 1)
-    )
-    assert not [one for one in outcomes if isinstance(one, Exception)]
-    stored = await database.persons.find().sort("_id").to_list(None)
-    for record, (external, change) in zip(stored, pairs, strict=True):
-        expected = {"email": None} | NAMES | external | change
-        expected["full_name"] = f"{expected['first_name']} {expected['last_name']}"
-        expected["version"] = (external.get("version") or 0) + 1
-        assert {name: record.get(name) for name in expected} == expected
-
-
 async def test_a_write_that_changes_nothing_writes_nothing(
     registry: Registry, database: Database, commands: CommandLog
 ) -> None:

@@ -21,7 +21,7 @@ from registry.jsonapi.error_objects import RequestError
 from registry.jsonapi.error_types import NotFound
 from registry.model.record import Record
 from registry.storage.writes.write_requests import IdempotencyKey, WriteResult
-from tests.support import Api, Database, set_counters
+from tests.support import Api, Database, complete_record, set_counters
 
 MISSING = 99
 """An id that no resource has."""
@@ -103,9 +103,11 @@ async def insert_fleet(database: Database, persons: int, computers: int) -> None
     """Insert persons and computers, which nobody owns, with ids from 1."""
     person = {"first_name": "Ada", "last_name": "Lovelace", "email": None, "version": 1}
     computer = {"serial": "x", "person": None, "version": 1}
-    await database.persons.insert_many({"_id": one, **person} for one in range(1, persons + 1))
+    await database.persons.insert_many(
+        complete_record({"_id": one, **person}) for one in range(1, persons + 1)
+    )
     await database.computers.insert_many(
-        {"_id": one, **computer} for one in range(1, computers + 1)
+        complete_record({"_id": one, **computer}) for one in range(1, computers + 1)
     )
     await set_counters(database)
 

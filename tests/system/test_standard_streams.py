@@ -5,7 +5,7 @@ import shlex
 
 import pytest
 
-from tests.support import Database
+from tests.support import Database, complete_record
 from tests.system.service import COMMAND, environment, run_command
 
 pytestmark = pytest.mark.slow
@@ -17,7 +17,9 @@ BACKUP = "backup -"
 async def variables(database: Database, mongodb_uri: str) -> dict[str, str]:
     """The environment of commands on a database with persons."""
     names = {"first_name": "Ada", "last_name": "Lovelace"}
-    await database.persons.insert_many({"_id": id_, **names} for id_ in range(1, 2_001))
+    await database.persons.insert_many(
+        complete_record({"_id": id_, **names}) for id_ in range(1, 2_001)
+    )
     return environment(MONGODB_URI=mongodb_uri, REGISTRY_DATABASE=database.name)
 
 

@@ -77,7 +77,7 @@ class RelatedView(_RelationshipView):
     async def get(self) -> web.StreamResponse:
         """Respond with the related resource, or the collection of them."""
         query, table = read_listing(self, self.related_scope)
-        snapshot = await self.repository.snapshot_for(self.target, query)
+        snapshot = self.repository.snapshot()
         owner = await snapshot.get(self.resource, self.resource_id)
         if self.relationship.to_many:
             listing = self.members(owner, query, snapshot)
@@ -108,7 +108,7 @@ class LinkageView(_RelationshipView):
         self.negotiate()
         query = self.read_query(replace(self.related_scope, linkage=(resource, relationship)))
         page = query.page
-        snapshot = await self.repository.snapshot_for(target, query)
+        snapshot = self.repository.snapshot()
         owner = await snapshot.get(self.resource, self.resource_id)
         if relationship.to_many and page is None:
             return await self._stream_all(owner, query, snapshot)

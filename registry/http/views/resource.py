@@ -71,7 +71,7 @@ class CollectionView(ResourceView):
     async def get(self) -> web.StreamResponse:
         """Respond with the collection, filtered, sorted and paged by the query."""
         query, table = read_listing(self, replace(self.scope, many=True))
-        snapshot = await self.repository.snapshot_for(self.resource, query)
+        snapshot = self.repository.snapshot()
         listing = Listing(snapshot, self.resource, query)
         return await respond_with_listing(self, self.resource, listing, query, snapshot, table)
 

@@ -14,7 +14,7 @@ from registry.jsonapi.error_types import NotFound
 from registry.model.implicit_attributes import LASTING, UNTIL
 from registry.model.record import ID, Record
 from registry.model.resource_type import Relationship, ResourceType
-from registry.offloading import in_chunks, offload
+from registry.offloading import offload
 from registry.storage.errors import translated_errors
 from registry.storage.mongo.read_commands import (
     Command,
@@ -23,7 +23,7 @@ from registry.storage.mongo.read_commands import (
     find_command,
 )
 from registry.storage.reads.shared_reads import MAX_IDS, Reads, TooManyMembers
-from registry.storage.records import Stage, fields_of, projection, require_valid, visible_fields
+from registry.storage.records import Stage, fields_of, projection, visible_fields
 
 
 class Snapshot:
@@ -32,7 +32,7 @@ class Snapshot:
     time: that of the write to show, if there is one. Otherwise the first read determines it, so no
     other may begin before that has returned; the snapshot has every write acknowledged before. The
     methods raise Unavailable, also when the snapshot is older than MongoDB keeps them (five minutes
-    by default), or InvalidRecord for a record that is not valid among those that they would return.
+    by default).
     Records are shared with other requests: callers must not modify them, and they may have more
     fields. reads: what all snapshots share.
     """
@@ -51,7 +51,6 @@ class Snapshot:
             records, self.time = await self.reads.look_up(resource_type, (id_,), fields, self.time)
         if not records:
             raise NotFound.resource(resource_type.type, str(id_))
-        require_valid(resource_type, records, fields)
         if resource_type.copies:
             records = await self.with_copies(resource_type, records, resource_type.attribute_names)
         return records[0]
@@ -68,7 +67,7 @@ class Snapshot:
         while some := list(islice(remaining, MAX_IDS)):
             found, self.time = await self.reads.look_up(resource_type, some, fields, self.time)
             records += found
-        records = await _in_order(resource_type, records, fields)
+        records = await _in_order(records)
         return await self.with_copies(resource_type, records, attributes)
 
     async def read_members(
@@ -115,7 +114,7 @@ class Snapshot:
             members, self.time = await self.reads.read_unshared(command, self.time)
             if len(members) > MEMBERS:
                 raise TooManyMembers(members[-1][foreign_key])
-        records = await _in_order(target, members, fields)
+        records = await _in_order(members)
         return await self.with_copies(target, records, attributes)
 
     async def member_ids(self, relationship: Relationship, id_: int) -> AsyncGenerator[list[int]]:
@@ -191,10 +190,6 @@ class Snapshot:
         return [copied.get(record[ID], record) for record in records]
 
 
-async def _in_order(
-    resource_type: ResourceType, records: Sequence[Record], fields: tuple[str, ...]
-) -> list[Record]:
-    """Return the records by ascending id. Raises InvalidRecord if one is not valid."""
-    async for some in in_chunks(records):
-        require_valid(resource_type, some, fields)
+async def _in_order(records: Sequence[Record]) -> list[Record]:
+    """Return the records by ascending id."""
     return await offload(partial(sorted, records, key=itemgetter(ID)), size=len(records))

@@ -13,9 +13,9 @@ from registry.jsonapi.error_types import Unavailable, ValueTaken
 from registry.model.graph import Graph
 from registry.model.record import ID, LAST_WRITE, VERSION, Record, version_of
 from registry.model.resource_type import ResourceType
-from registry.storage.errors import DUPLICATE_KEY
+from registry.storage.errors import DUPLICATE_KEY, VALIDATION_FAILURE, RecordRefused
 from registry.storage.mongo.transactions import Transaction, WriteRejected
-from registry.storage.records import VALIDATION_FAILURE, id_condition, refused_record
+from registry.storage.records import id_condition
 
 _log = logging.getLogger("registry")
 
@@ -186,10 +186,8 @@ def rejection(
         if is_rejected and len(key) == 1 and key[0] in write.change.attributes:
             pointer = write.position / "attributes" / key[0]
             return ValueTaken(resource.type, key[0], pointer, None)
-    if error["code"] == VALIDATION_FAILURE:
-        return refused_record(resource, rejected.id, error)
     _log.error("MongoDB rejects %s/%s: %s", resource.collection, rejected.id, error.get("errmsg"))
-    return Unavailable()
+    return RecordRefused() if error["code"] == VALIDATION_FAILURE else Unavailable()
 
 
 def _command(change: RecordChange) -> str:

@@ -14,8 +14,8 @@ from registry.jsonapi.error_types import InvalidField, ValueTaken, invalid_attri
 from registry.model.record import ID, Record
 from registry.model.resource_field import ResourceField
 from registry.model.resource_type import ResourceType
+from registry.storage.indexes import equal_texts, unique_find
 from registry.storage.mongo.transactions import Transaction
-from registry.storage.schema import equal_texts, unique_find
 from registry.storage.writes.identity_map import IdentityMap
 
 

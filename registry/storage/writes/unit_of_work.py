@@ -1,7 +1,7 @@
 """The unit of work: loads records, applies writes to them in memory, and stores the result."""
 
 from collections import defaultdict
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -10,7 +10,6 @@ from pymongo.errors import DocumentTooLarge
 from registry.jsonapi.changes import Change, Linkage, Verb, Write
 from registry.jsonapi.error_objects import ErrorCollector, RequestError
 from registry.jsonapi.error_types import (
-    InvalidRecord,
     NotFound,
     PreconditionFailed,
     ResultTooLarge,
@@ -28,10 +27,8 @@ from registry.storage.records import (
     foreign_keys,
     id_condition,
     is_same,
-    is_valid,
     new_record,
     projection,
-    require_valid,
     tracked_fields,
 )
 from registry.storage.writes.identity_map import IdentityMap, RecordKey, rejection, store
@@ -86,8 +83,7 @@ class UnitOfWork:
         """Load the resources, the targets of their linkages, and members that may be removed.
 
         Also load the former targets of links: their versions change, and histories copy their
-        attributes. Raises InvalidRecord; of several requests, TransactionConflict instead, also
-        if one of them may remove too many.
+        attributes. Raises TransactionConflict if one of several requests may remove too many.
         """
         if keys := [request.key.id for request in requests if request.key]:
             found = await self._transaction.find(RESULTS, {"_id": {"$in": keys}})
@@ -104,14 +100,14 @@ class UnitOfWork:
         former_target_ids: dict[str, set[int]] = defaultdict(set)
         # Targets come last where possible: the records that lead to them are then known.
         for resource in sorted(self._graph.writable, key=lambda one: not one.links):
-            optional_ids = former_target_ids.pop(resource.type, set())
-            records = await self._load_type(resource, values[resource.type], requests, optional_ids)
+            values[resource.type]["_id"] |= former_target_ids.pop(resource.type, set())
+            records = await self._load_type(resource, values[resource.type], requests)
             for link in resource.links if changes_links else ():
                 linked_ids = (record.get(link.foreign_key) for record in records)
                 former_target_ids[link.target].update(id_ for id_ in linked_ids if id_ is not None)
         for type_name, ids in former_target_ids.items():
             unknown = {id_ for id_ in ids if not self.records.get((type_name, id_))}
-            await self._load_type(self._graph[type_name], {"_id": set()}, requests, unknown)
+            await self._load_type(self._graph[type_name], {"_id": unknown}, requests)
 
     async def _load_unique(
         self, writes: Sequence[Write], values: dict[str, dict[str, set[int]]]
@@ -131,16 +127,12 @@ class UnitOfWork:
         resource: ResourceType,
         values: dict[str, set[int]],
         requests: Sequence[WriteRequest],
-        optional_ids: Set[int],
     ) -> list[Record]:
         """Load and return the records of a type that the requests need.
 
-        values: those of the fields of the records. optional_ids: of further records, which are
-        loaded only if they are valid. Raises as `load` does.
+        values: those of the fields of the records. Raises as `load` does.
         """
         fields = tracked_fields(resource)
-        optional_ids = optional_ids - values["_id"]
-        values["_id"] |= optional_ids
         is_alone = all(request.is_alone for request in requests)
         limit = len(values["_id"]) + (_MAX_MEMBERS_ALONE if is_alone else _MAX_MEMBERS)
         conditions = [{name: id_condition(list(ids))} for name, ids in values.items() if ids]
@@ -156,19 +148,7 @@ class UnitOfWork:
                 if is_alone
                 else TransactionConflict
             )
-        if optional_ids:
-            records = [
-                one
-                for one in records
-                if one["_id"] not in optional_ids or is_valid(resource, one, fields)
-            ]
         async for some in in_chunks(records):
-            try:
-                require_valid(resource, some, fields)
-            except InvalidRecord as error:
-                if len(requests) > 1:  # which do not all need it
-                    raise TransactionConflict from error
-                raise
             self.records.load(resource.type, some)
         return records
 

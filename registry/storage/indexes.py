@@ -1,4 +1,4 @@
-"""The schema of the database: validators, indexes, and unique indexes.
+"""Indexes, also unique ones.
 
 Unique indexes are partial, so that null and missing values are not compared. Those of attributes
 that ignore case have a collation; filters, which do not ignore it, use other indexes. All functions
@@ -9,7 +9,7 @@ import datetime
 import decimal
 import json
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pymongo
@@ -24,23 +24,15 @@ from registry.model.resource_type import ResourceType
 from registry.program import StartError
 from registry.storage.mongo.mongo_client import Database
 from registry.storage.mongo.read_commands import ReadCommands
-from registry.storage.records import Stage, record_schema
+from registry.storage.records import Stage
 
 _log = logging.getLogger("registry")
 
 _BUILD_SECONDS = 86_400.0
 """The time limit of a build, instead of that of the connection."""
 
-_BATCH_SIZE = 10_000
-"""Records per update: an end of the process waits for it."""
-
-_INDEX_NOT_FOUND, _NAMESPACE_EXISTS = 27, 48
-"""MongoDB's error codes."""
-
-_REMEDY = (
-    "MongoDB does not validate writes of other programs to it as this version declares. Grant the "
-    "service's user the role dbAdmin on its database, and restart the service."
-)
+_INDEX_NOT_FOUND = 27
+"""MongoDB's error code."""
 
 _PREFIX = "unique_"
 """The prefix of the names of unique indexes; no other index has it."""
@@ -59,59 +51,6 @@ _COMPARED_TYPES: Mapping[type, str] = {
 
 _MAX_VALUES, _MAX_IDS, _MAX_CHARACTERS = 10, 5, 80
 """The duplicate values, the ids of each, and the characters of a value in a description."""
-
-
-async def prepare_validators(database: Database, graph: Graph) -> None:
-    """Create missing collections with their validators, and replace outdated ones.
-
-    Records that were invalid before stay, and may be updated (`moderate`). Why a validator cannot
-    be replaced is only logged.
-    """
-    names = [resource.collection for resource in graph.values()]
-    listed = await database.command("listCollections", filter={"name": {"$in": names}})
-    existing = {one["name"]: one["options"] for one in listed["cursor"]["firstBatch"]}
-    for resource in graph.values():
-        name = resource.collection
-        wanted: dict[str, Any] = {
-            "validator": {"$jsonSchema": record_schema(resource)},
-            "validationLevel": "moderate",
-            "validationAction": "error",
-        }
-        if name not in existing:
-            try:
-                await database.command("create", name, **wanted)
-            except OperationFailure as error:
-                if error.code != _NAMESPACE_EXISTS:  # else another process has created it
-                    raise
-        elif {key: existing[name].get(key) for key in wanted} != wanted:
-            await _replace_validator(database, name, wanted)
-
-
-async def _replace_validator(database: Database, name: str, options: dict[str, Any]) -> None:
-    try:
-        await database.command("collMod", name, **options)
-    except OperationFailure as error:
-        reason = (error.details or {}).get("errmsg")
-        _log.warning("Cannot set the validator of %s: %s. %s", name, reason, _REMEDY)
-    else:
-        _log.info("Set the validator of %s", name)
-
-
-async def id_batches(
-    collection: AsyncIOMotorCollection[Record], query: Mapping[str, Any], size: int
-) -> AsyncIterator[list[Any]]:
-    """Yield the ids of the records that a query selects, in batches."""
-    cursor = collection.find(query, {ID: True}, batch_size=size)
-    while records := await cursor.to_list(size):
-        yield [record[ID] for record in records]
-
-
-async def complete(
-    collection: AsyncIOMotorCollection[Record], query: Mapping[str, Any], update: list[Stage]
-) -> None:
-    """Update all records that a query selects; updated ones must no longer match it."""
-    async for ids in id_batches(collection, query, _BATCH_SIZE):
-        await collection.update_many({**query, ID: {"$in": ids}}, update)
 
 
 async def build_indexes(database: Database, resource: ResourceType) -> None:

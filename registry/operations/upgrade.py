@@ -1,0 +1,187 @@
+"""The format of the stored data: its number, and the steps that upgrade data of earlier formats.
+
+The number is in the collection `registry`: `{_id: "format", version}`. Format 1 has none.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any
+
+import pymongo
+from motor.motor_asyncio import AsyncIOMotorClientSession
+
+from registry.model.graph import Graph, TrackedLink, tracked_links
+from registry.model.implicit_attributes import BEGINNING, LASTING, SINCE, UNTIL
+from registry.model.record import ID, VERSION, Record
+from registry.model.resource_type import ResourceType
+from registry.program import StartError
+from registry.storage.counters import COUNTERS, count_records
+from registry.storage.indexes import drop_index
+from registry.storage.mongo.mongo_client import Database
+from registry.storage.records import Stage, recompute
+from registry.storage.validators import complete
+
+_log = logging.getLogger("registry")
+
+COLLECTION = "registry"
+"""The collection with the number of the format."""
+
+_QUERY = {ID: "format"}
+
+_SECONDS = 86_400.0
+"""The time limit of an upgrade, instead of that of the connection."""
+
+Step = Callable[[Database, Graph], Awaitable[Sequence[Record]]]
+"""Upgrades data to the next format; returns the counters, which are stored with its number.
+
+It may be interrupted, and done by several processes at once, of which one stores the counters: that
+one then allocates ids while the others end their step.
+"""
+
+
+async def upgrade(database: Database, graph: Graph) -> None:
+    """Upgrade the data to FORMAT, and log that. All services of earlier versions must have ended.
+
+    Raises StartError if a later version has written the data; also PyMongoError.
+    """
+    version = await _stored_format(database)
+    if version == FORMAT:
+        return
+    _require_known(version)
+    stored = database[COLLECTION]
+    new = {"version": version or FORMAT}
+    await stored.update_one(_QUERY, {"$setOnInsert": new}, upsert=True)
+    if version is None:
+        return
+    for number, step in enumerate(_STEPS[version - 1 :], version):
+        _log.info("Upgrading the data from format %d to %d", number, number + 1)
+        with pymongo.timeout(_SECONDS):
+            counters = await step(database, graph)
+            async with await database.client.start_session() as session:
+                store = partial(_store, database=database, number=number, counters=counters)
+                await session.with_transaction(store)
+    _log.info("The data have format %d; earlier versions cannot use them any more", FORMAT)
+
+
+async def require_current(database: Database) -> None:
+    """Raise StartError unless the data have FORMAT, or there are none; also PyMongoError."""
+    version = await _stored_format(database)
+    if version not in {None, FORMAT}:
+        _require_known(version)
+        raise StartError(
+            f"the data have format {version}: start the service, which upgrades them to {FORMAT}"
+        )
+
+
+async def _stored_format(database: Database) -> int | None:
+    """Return the format of the data, None if there are none."""
+    if found := await database[COLLECTION].find_one(_QUERY):
+        version: int = found["version"]
+        return version
+    return 1 if await database[COUNTERS].find_one({}) else None
+
+
+def _require_known(version: int | None) -> None:
+    if version is not None and version > FORMAT:
+        raise StartError(
+            f"the data have format {version}, of a later version of the service than this one, "
+            f"which knows formats up to {FORMAT}"
+        )
+
+
+async def _store(
+    session: AsyncIOMotorClientSession,
+    database: Database,
+    number: int,
+    counters: Sequence[Record],
+) -> None:
+    """Store what a step has returned, and the next format, unless another process has."""
+    query, update = {**_QUERY, "version": number}, {"$set": {"version": number + 1}}
+    done = await database[COLLECTION].update_one(query, update, session=session)
+    for counter in counters if done.modified_count else ():
+        own = {ID: counter[ID]}
+        await database[COUNTERS].replace_one(own, counter, upsert=True, session=session)
+
+
+async def _to_2(database: Database, graph: Graph) -> Sequence[Record]:
+    """Complete records; drop text blocks, leases, and what counters keep of declarations."""
+    existing = await database.list_collection_names()
+    for resource in graph.values():
+        if resource.collection in existing:
+            await _complete_records(database, resource)
+    for name in ("services", *(f"{one.collection}.text_blocks" for one in graph.values())):
+        await database.drop_collection(name)
+    former = {one[ID]: one async for one in database[COUNTERS].find()}
+    for link in tracked_links(graph):
+        if not former.get(link.periods.type, {}).get("complete"):
+            await _insert_missing_periods(database, link)
+    counters = {id_: {ID: id_, "seq": one.get("seq", 0)} for id_, one in former.items()}
+    for type_name, resource in graph.items():
+        last = former.get(type_name, {}).get("seq", 0)
+        counted = await count_records(database, resource, last)
+        counters[type_name] = {ID: type_name, **counted.fields}
+    return list(counters.values())
+
+
+async def _complete_records(database: Database, resource: ResourceType) -> None:
+    collection = database[resource.collection]
+    await drop_index(collection, f"text_block_1_{ID}_1")
+    await complete(collection, {"text_block": {"$exists": True}}, [{"$unset": "text_block"}])
+    if resource.computed:
+        lacking = {"$or": [{name: None} for name in resource.computed]}
+        await complete(collection, lacking, recompute(resource))
+    if not resource.read_only:
+        await complete(collection, {VERSION: None}, [{"$set": {VERSION: 0}}])
+
+
+async def _insert_missing_periods(database: Database, tracked: TrackedLink) -> None:
+    """Insert the periods of links that are older than their history.
+
+    Each gets its id in the record with the link first, so that this can be repeated.
+    """
+    link, sources = tracked.link, database[tracked.source.collection]
+    periods = tracked.periods.collection
+    last = max(
+        await _greatest(database, periods, ID),
+        await _greatest(database, sources.name, link.period_field),
+    )
+    number = {"sortBy": {ID: 1}, "output": {"number": {"$documentNumber": {}}}}
+    point: list[Stage] = [
+        {"$match": {link.foreign_key: {"$ne": None}, link.period_field: None}},
+        {"$project": {ID: True}},
+        {"$setWindowFields": number},
+        {"$project": {link.period_field: {"$add": [last, "$number"]}}},
+        {"$merge": {"into": sources.name, "whenNotMatched": "discard"}},
+    ]
+    found = {"from": periods, "localField": link.period_field, "foreignField": ID, "as": "found"}
+    insert: list[Stage] = [
+        {"$match": {link.foreign_key: {"$ne": None}}},
+        {"$lookup": found},
+        {"$match": {"found": []}},
+        {
+            "$project": {
+                ID: f"${link.period_field}",
+                SINCE: {"$literal": BEGINNING},
+                UNTIL: {"$literal": LASTING},
+                tracked.source_key: f"${ID}",
+                tracked.target_key: f"${link.foreign_key}",
+            }
+        },
+        {"$merge": periods},
+    ]
+    for stages in (point, insert):
+        await sources.aggregate(stages, allowDiskUse=True).to_list(None)
+
+
+async def _greatest(database: Database, collection: str, field: str) -> Any:
+    """Return the greatest value of a field, 0 if there is none."""
+    first = await database[collection].find_one({}, [field], sort=[(field, -1)])
+    return (first or {}).get(field) or 0
+
+
+_STEPS: Sequence[Step] = [_to_2]
+"""The first one upgrades data of format 1, the next one data of format 2, and so on."""
+
+FORMAT = len(_STEPS) + 1
+"""The format of this version."""

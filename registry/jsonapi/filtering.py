@@ -18,7 +18,7 @@ from registry.jsonapi.error_objects import ErrorCollector, JsonPointer, json_def
 from registry.jsonapi.error_types import InvalidParameter
 from registry.model.attributes import EQUALITY, Operator
 from registry.model.graph import Graph
-from registry.model.implicit_attributes import LASTING, SINCE, UNTIL, CopiedText, Moment
+from registry.model.implicit_attributes import SINCE, UNTIL, Moment
 from registry.model.resource_field import ResourceField
 from registry.model.resource_type import Relationship, ResourceType
 
@@ -295,19 +295,19 @@ class _Parser:
     def _expanded(self, condition: Condition, field: ResourceField) -> Filter:
         """Rewrite conditions on virtual fields: `at` becomes since <= T < until.
 
-        A copied text is compared in an ended period, else at the linked resource.
+        Null is earlier than any time in `since`, and later in `until`.
         """
-        match field.field:
-            case Moment():
-                begins = Condition(SINCE, Operator.LE, condition.value)
-                return AllOf((begins, Condition(UNTIL, Operator.GT, condition.value)))
-            case CopiedText(end=end, source=source):
-                relationship = self.resource.relationships[end]
-                current = Condition(source, condition.operator, condition.value)
-                on_end = Related(relationship, self.graph[relationship.target], current)
-                ended = AllOf((Condition(UNTIL, Operator.NE, LASTING), condition))
-                return AnyOf((ended, AllOf((Condition(UNTIL, Operator.EQ, LASTING), on_end))))
-        return condition
+        if not isinstance(field.field, Moment):
+            return condition
+        bounds = ((SINCE, Operator.LE), (UNTIL, Operator.GT))
+        return AllOf(
+            tuple(
+                AnyOf(
+                    (Condition(name, Operator.EQ, None), Condition(name, operator, condition.value))
+                )
+                for name, operator in bounds
+            )
+        )
 
     def _field(self, name: str, *path: str | int) -> tuple[ResourceField, Relationship | None]:
         if name in self.fields:
@@ -334,7 +334,7 @@ class _Parser:
                 detail = f"must be true or false, not {_quoted_json(value)}"
                 raise self.error(f"`null` of `{field.name}` {detail}.", *path, "val")
             comparison = Operator.EQ if value else Operator.NE
-            return Condition(field.stored_name, comparison, field.stored_null)
+            return Condition(field.stored_name, comparison, None)
         comparison = Operator(operator)
         if comparison is not Operator.IN:
             operand = self._operand(field, comparison, value, *path, "val")
@@ -357,7 +357,7 @@ class _Parser:
         """Return the stored form of a value to compare with."""
         from_text = self.from_text
         if operator in EQUALITY and field.nullable and value == (NULL if from_text else None):
-            return field.stored_null
+            return None
         if value is None and operator not in EQUALITY:
             raise self.error(f"`{operator}` of `{field.name}` must not be null.", *path)
         if operator in {Operator.PREFIX, Operator.CONTAINS} and isinstance(value, str):

@@ -9,7 +9,7 @@ from marshmallow.fields import Field
 
 from registry.model.compiled_dump import Dump, compile_dump, overrides_dump
 from registry.model.fields import ComputedText
-from registry.model.implicit_attributes import UNTIL, CopiedText
+from registry.model.implicit_attributes import CopiedText
 from registry.model.record import Record
 from registry.model.resource_type import ResourceType
 
@@ -65,8 +65,6 @@ def _stored_fields(resource: ResourceType, schema: Schema) -> tuple[str, ...]:
         match field:
             case ComputedText(parts=parts):
                 names += parts
-            case CopiedText(name=str(name)):
-                names += [name, UNTIL]
             case Field(name=str(name)):
                 names.append(name)
     return tuple(dict.fromkeys([*names, *(link.foreign_key for link in resource.links)]))

@@ -10,8 +10,6 @@ from marshmallow.fields import Field, String
 from registry.model.base_schema import PeriodSchema
 from registry.model.implicit_attributes import (
     AUTHORSHIP,
-    BEGINNING,
-    LASTING,
     SINCE,
     UNTIL,
     CopiedText,
@@ -247,16 +245,10 @@ def _history_type(
 ) -> ResourceType:
     attributes: dict[str, Field[Any]] = {
         SINCE: PeriodBound(
-            BEGINNING,
             metadata={"description": "When it began; null if that was before records began."},
         ),
         UNTIL: PeriodBound(
-            LASTING,
-            metadata={
-                "example": None,
-                "description": "When it ended; null while it lasts, which counts as later than any "
-                "time.",
-            },
+            metadata={"example": None, "description": "When it ended; null while it lasts."},
         ),
     }
     for end, end_type, copies in (
@@ -293,8 +285,6 @@ def _history_type(
 def _copied_attribute(end: str, source_name: str, end_type: ResourceType) -> CopiedText:
     """Return the attribute of a period that copies one of the type at an end of the link."""
     attribute = end_type.attributes.get(source_name)
-    description = (
-        f"The `{source_name}` of the {end_type.type}, as it is, or was when the period ended."
-    )
+    description = f"The `{source_name}` of the {end_type.type} when the period ended; null before."
     example = attribute.example if attribute else None
     return CopiedText(end, source_name, metadata={"example": example, "description": description})

@@ -105,52 +105,27 @@ def updated(by: str | None, time: str) -> Record:
     return {UPDATED_AT: time, UPDATED_BY: by}
 
 
-BEGINNING = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
-"""Stored for the beginning of a period that began before records did."""
-
-LASTING = datetime.datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=datetime.UTC)
-"""Stored for the end of a period that lasts."""
-
-_STEP = datetime.timedelta(milliseconds=1)
-
 SINCE, UNTIL, AT = "since", "until", "at"
 """The names of the bounds, and of the filter for the periods in force at a moment."""
 
 
 class PeriodBound(DateTime):
-    """The beginning or the end of a period. Null if it is unknown or still to come.
-
-    stored_null: the time that is stored for null, which is before or after any other. Sorting and
-    comparing thus need no special case, and `since <= T < until` is a range.
-    """
+    """The beginning or the end of a period; null if it is unknown, or still to come."""
 
     kind = replace(DateTime.kind, is_indexed=False)  # the periods of a resource are few
 
-    def __init__(self, stored_null: datetime.datetime, **options: Any) -> None:
+    def __init__(self, **options: Any) -> None:
         super().__init__(dump_only=True, allow_none=True, **options)
-        self.stored_null = stored_null
-
-    def _deserialize(self, value: Any, *_: Any, **__: Any) -> datetime.datetime:
-        """Return the time, between those that are stored for null."""
-        time: datetime.datetime = super()._deserialize(value)
-        return min(max(time, BEGINNING + _STEP), LASTING - _STEP)
-
-    def _serialize(self, value: Any, *_: Any, **__: Any) -> str | None:
-        return None if value == self.stored_null else super()._serialize(value)
 
 
-class Moment(PeriodBound):
+class Moment(DateTime):
     """The moment at which periods are in force: not an attribute, only a name in filters."""
 
-    kind = replace(PeriodBound.kind, operators=(Operator.EQ,))
-
-    def __init__(self) -> None:
-        super().__init__(BEGINNING)
-        self.allow_none = False
+    kind = replace(DateTime.kind, is_indexed=False, operators=(Operator.EQ,))
 
 
 class CopiedText(fields.String):
-    """A text attribute of one end of a link: its present value, stored when a period ends.
+    """A text attribute of one end of a link, as it was when a period ended; null before.
 
     end: the relationship of the period that leads there. source: the name of the attribute there.
     """

@@ -73,11 +73,6 @@ class ResourceField:
         return bool(self.field.allow_none)
 
     @property
-    def stored_null(self) -> Any:
-        """What is stored for null."""
-        return getattr(self.field, "stored_null", None)
-
-    @property
     def default(self) -> Any:
         """The stored form of the value if none is sent; `missing` if nothing is stored then."""
         default = self.field.load_default
@@ -92,13 +87,13 @@ class ResourceField:
     @property
     def accepts_null(self) -> bool:
         """Whether records can have null."""
-        return self.nullable and self.stored_null is None
+        return self.nullable
 
     @property
     def may_be_missing(self) -> bool:
         """Whether records need not have the field."""
         is_set = self.required or self.is_computed or self.field.load_default is not missing
-        return self.accepts_null or not (is_set or self.stored_null is not None)
+        return self.accepts_null or not is_set
 
     @property
     def can_be_unique(self) -> bool:
@@ -118,7 +113,7 @@ class ResourceField:
     def from_json(self, value: Any) -> Any:
         """Return the stored form of a JSON value to compare with. Raises ValidationError."""
         loaded = self._comparable.deserialize(value)
-        return self.stored_null if loaded is None else self.kind.store(loaded)
+        return None if loaded is None else self.kind.store(loaded)
 
     def from_text(self, text: str) -> Any:
         """Return the stored form of a value in a query parameter. Raises ValidationError."""
@@ -127,7 +122,7 @@ class ResourceField:
     def load(self, value: Any, *, is_text: bool = False) -> Any:
         """Return the stored form of a JSON value, or of text in a file. Raises ValidationError."""
         loaded = self.field.deserialize(self._parsed(value) if is_text else value)
-        return self.stored_null if loaded is None else self.kind.store(loaded)
+        return None if loaded is None else self.kind.store(loaded)
 
     def _parsed(self, text: str) -> Any:
         try:

@@ -151,7 +151,7 @@ def _attributes(resource_type: ResourceType, names: Collection[str]) -> Json:
 def _record(resource_type: ResourceType) -> Record:
     examples = _attributes(resource_type, resource_type.attributes)
     stored = {
-        name: attribute.stored_null if value is None else attribute.from_json(value)
+        name: None if value is None else attribute.from_json(value)
         for name, value in examples.items()
         for attribute in [resource_type.attributes[name]]
     }

@@ -13,7 +13,7 @@ from motor.motor_asyncio import AsyncIOMotorClientSession
 from pymongo.errors import OperationFailure
 
 from registry.model.graph import Graph, TrackedLink, tracked_links
-from registry.model.implicit_attributes import LASTING, SINCE, UNTIL
+from registry.model.implicit_attributes import SINCE, UNTIL
 from registry.model.record import ID, VERSION
 from registry.model.resource_type import Link, ResourceType
 from registry.storage.counters import (
@@ -216,7 +216,7 @@ async def _unlink(
     fields: Stage = {link.foreign_key: None, VERSION: NEXT_VERSION}
     if link.history:
         fields |= {link.period_field: None, link.changed_field: "$$NOW"}
-        periods = {resource.type: ids, link.name: targets, UNTIL: LASTING}
+        periods = {resource.type: ids, link.name: targets, UNTIL: None}
         await database[link.history.collection].update_many(periods, [{"$set": {UNTIL: "$$NOW"}}])
     records = database[resource.collection]
     await records.update_many({ID: ids, link.foreign_key: targets}, [{"$set": fields}])
@@ -235,7 +235,12 @@ async def _overlapping(
                 "output": {"next": following},
             }
         },
-        {"$match": {"next": {"$ne": None}, "$expr": {"$gt": [f"${UNTIL}", f"$next.{SINCE}"]}}},
+        {
+            "$match": {
+                "next": {"$ne": None},
+                "$or": [{UNTIL: None}, {"$expr": {"$gt": [f"${UNTIL}", f"$next.{SINCE}"]}}],
+            }
+        },
     ]
     periods = database[tracked.periods.collection]
     async for one in periods.aggregate(stages, session=session, allowDiskUse=True):
@@ -249,4 +254,5 @@ async def _end_periods(
 ) -> None:
     periods = database[tracked.periods.collection]
     for one in violations:
-        await periods.update_one({ID: one.id}, {"$min": {UNTIL: one.value}})
+        is_later = {"$or": [{UNTIL: None}, {UNTIL: {"$gt": one.value}}]}
+        await periods.update_one({ID: one.id, **is_later}, {"$set": {UNTIL: one.value}})

@@ -3,6 +3,7 @@
 The number is in the collection `registry`: `{_id: "format", version}`. Format 1 has none.
 """
 
+import datetime
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -12,7 +13,7 @@ import pymongo
 from motor.motor_asyncio import AsyncIOMotorClientSession
 
 from registry.model.graph import Graph, TrackedLink, tracked_links
-from registry.model.implicit_attributes import BEGINNING, LASTING, SINCE, UNTIL
+from registry.model.implicit_attributes import SINCE, UNTIL
 from registry.model.record import ID, VERSION, Record
 from registry.model.resource_type import ResourceType
 from registry.program import StartError
@@ -116,12 +117,22 @@ async def _to_2(database: Database, graph: Graph) -> Sequence[Record]:
     for link in tracked_links(graph):
         if not former.get(link.periods.type, {}).get("complete"):
             await _insert_missing_periods(database, link)
+        periods = database[link.periods.collection]
+        for bound, former_null in _FORMER_NULLS.items():
+            await periods.update_many({bound: former_null}, {"$set": {bound: None}})
     counters = {id_: {ID: id_, "seq": one.get("seq", 0)} for id_, one in former.items()}
     for type_name, resource in graph.items():
         last = former.get(type_name, {}).get("seq", 0)
         counted = await count_records(database, resource, last)
         counters[type_name] = {ID: type_name, **counted.fields}
     return list(counters.values())
+
+
+_FORMER_NULLS = {
+    SINCE: datetime.datetime(1, 1, 1, tzinfo=datetime.UTC),
+    UNTIL: datetime.datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=datetime.UTC),
+}
+"""What format 1 stored for null in the bounds of periods."""
 
 
 async def _complete_records(database: Database, resource: ResourceType) -> None:
@@ -162,8 +173,8 @@ async def _insert_missing_periods(database: Database, tracked: TrackedLink) -> N
         {
             "$project": {
                 ID: f"${link.period_field}",
-                SINCE: {"$literal": BEGINNING},
-                UNTIL: {"$literal": LASTING},
+                SINCE: {"$literal": None},
+                UNTIL: {"$literal": None},
                 tracked.source_key: f"${ID}",
                 tracked.target_key: f"${link.foreign_key}",
             }

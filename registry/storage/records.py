@@ -38,7 +38,7 @@ def fields_of(resource: ResourceType, names: frozenset[str]) -> tuple[str, ...]:
     """Return the stored fields of the named attributes, without duplicates.
 
     All foreign keys are among them. A computed attribute is represented by its parts, as
-    serialization computes it from them, and so is a copied one.
+    serialization computes it from them.
     """
     return fieldset(resource, names).fields
 

@@ -7,7 +7,7 @@ from motor.motor_asyncio import AsyncIOMotorDatabase
 from registry.capacity import Capacity
 from registry.jsonapi.changes import Change
 from registry.model.graph import Graph
-from registry.model.implicit_attributes import BEGINNING, LASTING, current_time
+from registry.model.implicit_attributes import current_time
 from registry.model.resource_type import ResourceType
 from registry.resources import RESOURCES
 from registry.resources.computer import computer
@@ -109,7 +109,7 @@ async def _fill(
         stages = [*_records(resource, ids, fields), store]
         await database.aggregate(stages).to_list(None)
     # As the service would, which needs 200 us for each.
-    period = {"since": {"$literal": BEGINNING}, "until": {"$literal": LASTING}}
+    period = {"since": {"$literal": None}, "until": {"$literal": None}}
     store = {"$out": "assignments"} if replacing else {"$merge": "assignments"}
     assignments: list[dict[str, Any]] = [
         {"$match": {"_id": {"$gte": computers.start}}},

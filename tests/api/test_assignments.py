@@ -3,7 +3,6 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from registry.model.implicit_attributes import LASTING
 from tests.conftest import Header
 from tests.support import (
     PERSON,
@@ -33,7 +32,7 @@ async def set_owner(api: Api, computer: str, owner: str | None) -> None:
     assert (await api.patch(path, to_one(owner)["data"])).status == 204
 
 
-async def test_an_assignment_shows_both_ends_and_what_they_are_now(api: Api) -> None:
+async def test_an_assignment_shows_both_ends_and_no_copies_while_it_lasts(api: Api) -> None:
     ada = await api.person("Ada", "Byron")
     computer = await api.computer("SN-1", owner=ada)
     await api.patch(f"/persons/{ada}", new("person", last_name="Lovelace"))
@@ -44,7 +43,7 @@ async def test_an_assignment_shows_both_ends_and_what_they_are_now(api: Api) -> 
     ends = {"computer": to_one(computer, "computer"), "owner": to_one(ada)}
     assert response.data == {
         **identifier("assignment", "1"),
-        "attributes": {"until": None, "serial": "SN-1", "owner_name": "Ada Lovelace"},
+        "attributes": {"until": None, "serial": None, "owner_name": None},
         "relationships": {
             name: {
                 **end,
@@ -64,7 +63,7 @@ async def test_an_ended_assignment_keeps_what_the_ends_were(api: Api) -> None:
     await api.patch(f"/computers/{computer}", new("computer", serial="New"))
     ended, lasting = [one["attributes"] for one in await assignments(api)]
     assert (ended["serial"], ended["owner_name"]) == ("SN-1", "Ada Lovelace")
-    assert (lasting["serial"], lasting["owner_name"]) == ("New", "Grace Hopper")
+    assert (lasting["serial"], lasting["owner_name"]) == (None, None)
     assert ended["since"] < ended["until"] == lasting["since"]
 
 
@@ -116,15 +115,16 @@ async def test_assignments_of_deleted_resources_keep_their_identifiers(api: Api)
 
 FOUND: list[tuple[str, list[str]]] = [
     ("filter[serial]=OLD", ["1"]),
-    ("filter[serial]=NEW", ["2"]),
-    ("filter[serial][ne]=OLD", ["2", "3"]),
-    ("filter[owner_name][prefix]=Ada", ["1", "3"]),
-    ("filter[owner_name][contains]=CE HOPPER", ["2"]),
-    ('filter=[{"not":{"name":"owner_name","op":"eq","val":"Ada Hopper"}}]', ["2"]),
+    ("filter[serial]=NEW", []),
+    ("filter[serial]=null", ["2", "3"]),
+    ("filter[owner_name][prefix]=Ada", ["1"]),
+    ("filter[owner_name][contains]=DA HOPPER", ["1"]),
+    ('filter=[{"not":{"name":"owner_name","op":"eq","val":"Ada Hopper"}}]', ["2", "3"]),
+    ("filter[owner.full_name]=Ada Hopper", ["1", "3"]),
     ("filter[computer.serial]=NEW", ["1", "2"]),
     ("filter[owner]=2", ["2"]),
     ("filter[until][null]=true", ["2", "3"]),
-    (f"filter[until][gt]={LAST}", ["2", "3"]),
+    (f"filter[until][gt]={LAST}", []),
     ("filter[until][lt]=2999-01-01T00:00:00Z", ["1"]),
     ("filter[until]=null", ["2", "3"]),
     ("filter[since][gt]=2000-01-01T00:00:00Z", ["1", "2", "3"]),
@@ -134,7 +134,7 @@ FOUND: list[tuple[str, list[str]]] = [
 """Filters, and the assignments that they find."""
 
 
-async def test_filters_compare_copies_wherever_they_are_stored(api: Api) -> None:
+async def test_filters_compare_what_is_stored_and_moments(api: Api) -> None:
     ada, grace = await api.person("Ada"), await api.person("Grace")
     computer = await api.computer("OLD", owner=ada)
     await set_owner(api, computer, grace)
@@ -157,7 +157,7 @@ async def test_pages_follow_the_order_with_nulls(api: Api) -> None:
         pages = await api.pages(f"/assignments?sort={order}&page[size]=2")
         assert [one for page in pages for one in page.data] == whole
         if order.endswith("until") and "," not in order:
-            values = [one["attributes"]["until"] or LAST for one in whole]
+            values = [one["attributes"]["until"] or "" for one in whole]
             assert values == sorted(values, reverse=order.startswith("-"))
 
 
@@ -201,7 +201,7 @@ async def test_assignments_are_read_only(api: Api) -> None:
 
 
 async def test_an_assignment_without_ends_is_shown(api: Api, database: Database) -> None:
-    lasting = {"since": datetime(2026, 1, 1, tzinfo=UTC), "until": LASTING}
+    lasting = {"since": datetime(2026, 1, 1, tzinfo=UTC), "until": None}
     await database.assignments.insert_one({"_id": 1, **lasting})
     assert (await assignments(api))[0]["attributes"]["owner_name"] is None
     for path in ("relationships/owner", "owner", "relationships/computer", "computer"):

@@ -29,7 +29,6 @@ from registry.jsonapi.pagination import (
     parse_sort,
 )
 from registry.model.graph import Graph
-from registry.model.implicit_attributes import BEGINNING, LASTING
 from registry.model.record import MAX_ID
 from tests.devices import WITH_DEVICES
 from tests.jsonapi.support import errors_of
@@ -42,6 +41,8 @@ CURSORS = Cursors("person", BY_NAME)
 PROFILE = "https://jsonapi.org/profiles/ethanresnick/cursor-pagination"
 
 TYPED = Cursors("device", parse_sort("active,size,price,seen,name", GRAPH["device"], GRAPH))
+LATEST = datetime.datetime.max.replace(tzinfo=datetime.UTC)
+
 TIMES = st.datetimes(timezones=st.just(datetime.UTC))
 NUMBERS = st.decimals(allow_nan=False, places=10).filter(lambda number: abs(number) < 10**24)
 IDS = st.integers(-(2**63), MAX_ID)
@@ -116,8 +117,17 @@ def test_the_errors_of_all_members_are_reported() -> None:
 
 
 @given(POSITIONS)
-@example((True, -(2**63), Decimal("-1E+6000"), LASTING, "", MAX_ID))
-@example((None, None, None, BEGINNING, None, 1))
+@example(
+    (
+        True,
+        -(2**63),
+        Decimal("-1E+6000"),
+        datetime.datetime.max.replace(tzinfo=datetime.UTC),
+        "",
+        MAX_ID,
+    )
+)
+@example((None, None, None, datetime.datetime.min.replace(tzinfo=datetime.UTC), None, 1))
 def test_a_cursor_is_decoded_to_the_position_it_encodes(position: Position) -> None:
     cursor = TYPED.encode(position)
     assert TYPED.decode(cursor, "page[after]") == position

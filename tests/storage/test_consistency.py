@@ -11,7 +11,6 @@ from pymongo import MongoClient
 
 from registry.commands.database import check as check_command
 from registry.model.graph import Graph
-from registry.model.implicit_attributes import LASTING
 from registry.operations.consistency import Report, check
 from registry.resources import RESOURCES
 from registry.settings import Settings
@@ -40,7 +39,7 @@ def add_period(since: datetime) -> Break:
 
     async def add(database: Database) -> None:
         ends = {"computer": 1, "owner": 2}
-        await database.assignments.insert_one({"_id": 2, "since": since, "until": LASTING, **ends})
+        await database.assignments.insert_one({"_id": 2, "since": since, "until": None, **ends})
 
     return add
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from registry.model.graph import Graph
-from registry.model.implicit_attributes import BEGINNING, LASTING
 from registry.model.resource_type import ResourceType
 from registry.resources import RESOURCES
 from registry.storage import maintenance
@@ -78,7 +77,7 @@ async def test_queries_of_a_type_without_indexes_count_as_heavy(
         complete_record({"_id": number, "serial": "S"}) for number in (1, 2)
     )
     await database.assignments.insert_many(
-        {"_id": number, "since": BEGINNING, "until": LASTING} for number in (1, 2)
+        {"_id": number, "since": None, "until": None} for number in (1, 2)
     )
     await fill(database, 10)
     api = await serve(catch_up=False, heavy_requests=1, queue_length=0, queue_seconds=0.001)

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from registry.model.graph import Graph
-from registry.model.implicit_attributes import BEGINNING, LASTING
 from registry.operations import upgrade
 from registry.operations.consistency import check
 from registry.operations.upgrade import FORMAT, require_current
@@ -35,7 +34,7 @@ FORMAT_1: dict[str, list[dict[str, Any]]] = {
         {
             "_id": 1,
             "since": datetime(2026, 3, 15, tzinfo=UTC),
-            "until": LASTING,
+            "until": datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC),
             "computer": 2,
             "owner": 2,
         }
@@ -108,7 +107,8 @@ async def test_an_interrupted_upgrade_is_continued(
     await serve()
     periods = await database.assignments.find().sort("_id").to_list(None)
     assert [(one["_id"], one["computer"]) for one in periods] == [(1, 2), (2, 1)]
-    assert periods[1]["since"] == BEGINNING
+    assert periods[1]["since"] is None
+    assert [one["until"] for one in periods] == [None, None]
     assert (await check(database, GRAPH)).total == 0
 
 

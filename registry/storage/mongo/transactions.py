@@ -19,7 +19,6 @@ from pymongo.errors import (
 )
 from pymongo.read_concern import ReadConcern
 
-from registry.capacity import RETRIED_WRITES
 from registry.jsonapi.error_objects import RequestError
 from registry.jsonapi.error_types import Unavailable
 from registry.model.record import Record
@@ -34,12 +33,6 @@ _Result = TypeVar("_Result")
 
 Statement: TypeAlias = Mapping[str, Any]
 """A statement of the command `update` or `delete`."""
-
-_RETRY_SECONDS = 10.0
-"""How long a transaction is retried while others write the same documents."""
-
-_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.005, 0.1
-"""The pause before a retry; it doubles each time. MongoDB reports a locked document at once."""
 
 _COMMANDS_SECONDS, _SHARED_SECONDS = 10.0, 5.0
 """The time limits of the commands of a transaction before its commit, and of one that requests
@@ -174,35 +167,12 @@ class Transactions:
         self._database = database
         self._search: asyncio.Task[None] | None = None  # for transactions of lost clients
         self._sessions = SessionPool(database)
-        self._slots = asyncio.Semaphore(RETRIED_WRITES)
 
     async def close(self) -> None:
         """End the sessions, after the last transaction."""
         if self._search is not None:
             await asyncio.wait([self._search])
         await self._sessions.close()
-
-    async def run(self, callback: Callback[_Result], *, commits: bool = True) -> Committed[_Result]:
-        """Run the callback in a transaction, again as long as it conflicts with others.
-
-        commits: whether to keep what it has written; otherwise all is undone. Returns its result
-        with the commit time. Raises Unavailable if the database does not respond or conflicts
-        persist, and what the callback raises.
-        """
-        # pymongo's `with_transaction` retries for two minutes, even without a database.
-        began, pause = time.monotonic(), _PAUSE_SECONDS
-        while True:
-            try:
-                async with self._slots:  # free during the pause, for others that do not conflict
-                    return await self.attempt(callback, commits=commits)
-            except TransactionConflict as conflict:
-                if time.monotonic() - began > _RETRY_SECONDS:
-                    reason = conflict.__cause__ or conflict
-                    _log.error("A transaction conflicts for %g s: %s", _RETRY_SECONDS, reason)
-                    raise Unavailable from conflict
-            self.clean_up_if_stuck(began)
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
     def clean_up_if_stuck(self, since: float) -> None:
         """End transactions of lost clients in the background if a write conflicts for a while.

@@ -44,13 +44,12 @@ class Listing:
         within: Mapping[str, int] | None = None,
     ) -> None:
         common = (Condition(field, Operator.EQ, key) for field, key in (within or {}).items())
-        self._names = query.attributes(resource_type)
         self._plan = ReadPlan(
             snapshot,
             resource_type,
             [*common, *query.filters.values()],
             query.order,
-            fields_of(resource_type, self._names),
+            fields_of(resource_type, query.attributes(resource_type)),
         )
         self._reads = snapshot.reads
         self._errors = partial(translated_errors, snapshot.reads.seconds)
@@ -97,18 +96,13 @@ class Listing:
             records = await plan.page(plan.order, _FEW)
         return records if len(records) < _FEW else None
 
-    async def _complete(self, records: list[Record]) -> list[Record]:
-        """Return the records with what they copy from others."""
-        snapshot, resource_type = self._plan.snapshot, self._plan.resource_type
-        return await snapshot.with_copies(resource_type, records, self._names)
-
     async def _read_all(
         self, plan: ReadPlan, few: list[Record] | None
     ) -> AsyncGenerator[list[Record]]:
         """Yield all records; those of a heavy plan are read in its slots. few: all, if known."""
         if few is not None:
             if few:
-                yield await self._complete(few)
+                yield few
             return
         is_heavy = plan.is_heavy()
         with self._errors():
@@ -118,7 +112,7 @@ class Listing:
                     chunks = self._reads.bulkheads.heavy_requests.read_each(chunks)
                 async with aclosing(chunks):
                     async for records in chunks:
-                        yield await self._complete(records)
+                        yield records
                         if len(records) < CHUNK:
                             return  # without waiting for another slot
 
@@ -130,8 +124,7 @@ class Listing:
             else:
                 async with plan.admitted(is_heavy=plan.is_heavy()):
                     window = await _keyset_page(plan, page)
-        records = await self._complete([*window.records])
-        return replace(window, records=records), plan.snapshot.time
+        return window, plan.snapshot.time
 
 
 async def _keyset_page(plan: ReadPlan, page: CursorPage) -> Window:

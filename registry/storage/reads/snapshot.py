@@ -11,7 +11,6 @@ from pymongo import ASCENDING
 
 from registry.capacity import MEMBERS
 from registry.jsonapi.error_types import NotFound
-from registry.model.implicit_attributes import LASTING, UNTIL
 from registry.model.record import ID, Record
 from registry.model.resource_type import Relationship, ResourceType
 from registry.offloading import offload
@@ -51,8 +50,6 @@ class Snapshot:
             records, self.time = await self.reads.look_up(resource_type, (id_,), fields, self.time)
         if not records:
             raise NotFound.resource(resource_type.type, str(id_))
-        if resource_type.copies:
-            records = await self.with_copies(resource_type, records, resource_type.attribute_names)
         return records[0]
 
     async def read_by_ids(
@@ -67,8 +64,7 @@ class Snapshot:
         while some := list(islice(remaining, MAX_IDS)):
             found, self.time = await self.reads.look_up(resource_type, some, fields, self.time)
             records += found
-        records = await _in_order(records)
-        return await self.with_copies(resource_type, records, attributes)
+        return await _in_order(records)
 
     async def read_members(
         self,
@@ -114,8 +110,7 @@ class Snapshot:
             members, self.time = await self.reads.read_unshared(command, self.time)
             if len(members) > MEMBERS:
                 raise TooManyMembers(members[-1][foreign_key])
-        records = await _in_order(members)
-        return await self.with_copies(target, records, attributes)
+        return await _in_order(members)
 
     async def member_ids(self, relationship: Relationship, id_: int) -> AsyncGenerator[list[int]]:
         """Yield the ids of all members of one resource, ascending, MEMBERS at a time.
@@ -161,33 +156,6 @@ class Snapshot:
             command["maxTimeMS"] = self.reads.milliseconds
         self.time = self.time or await self.reads.commands.now()
         return self.reads.commands.stream(command, self.time, batch_size, self._session)
-
-    async def with_copies(
-        self, resource_type: ResourceType, records: list[Record], names: frozenset[str]
-    ) -> list[Record]:
-        """Return records with what they copy from related ones, as it is now.
-
-        Periods that have ended have it stored. names: of the attributes to show.
-        """
-        copies = {name: one for name, one in resource_type.copies.items() if name in names}
-        lasting = [record for record in records if record[UNTIL] == LASTING] if copies else ()
-        if not lasting:
-            return records
-        copied: dict[int, Record] = {record[ID]: dict(record) for record in lasting}
-        for end in {one.end for one in copies.values()}:
-            relationship = resource_type.relationships[end]
-            target, key = self.reads.graph[relationship.target], relationship.foreign_key
-            here = {name: one.source for name, one in copies.items() if one.end == end}
-            ids = {id_ for record in lasting if (id_ := record.get(key)) is not None}
-            found = await self.read_by_ids(target, ids, frozenset(here.values()))
-            by_id = {record[ID]: record for record in found}
-            for record in lasting:
-                if there := by_id.get(record.get(key)):
-                    values = {
-                        name: target.json_value(source, there) for name, source in here.items()
-                    }
-                    copied[record[ID]].update(values)
-        return [copied.get(record[ID], record) for record in records]
 
 
 async def _in_order(records: Sequence[Record]) -> list[Record]:

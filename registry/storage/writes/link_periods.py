@@ -1,18 +1,16 @@
-"""The periods of links, begun and ended by changes."""
+"""The periods of links: ordinary records, begun and ended by the changes of links.
+
+- The record with the link points at the period in force, and has the time of its last change.
+- `since` and `until` are null before records began, and while a period lasts.
+- What a period copies from both ends is stored when it ends.
+"""
 
 import datetime
 from collections.abc import Mapping, Sequence
 from functools import partial
 
 from registry.model.graph import Graph, TrackedLink, tracked_links
-from registry.model.implicit_attributes import (
-    BEGINNING,
-    CREATED_BY,
-    LASTING,
-    SINCE,
-    UNTIL,
-    UPDATED_BY,
-)
+from registry.model.implicit_attributes import CREATED_BY, SINCE, UNTIL, UPDATED_BY
 from registry.model.record import ID, Record
 from registry.offloading import offload
 from registry.storage.writes.identity_map import IdentityMap, RecordKey
@@ -20,15 +18,6 @@ from registry.storage.writes.new_ids import NewIds
 
 _STEP = datetime.timedelta(milliseconds=1)
 """The shortest period: the times of one link increase even if the clock does not."""
-
-_BATCH_SIZE = 200
-"""Links per transaction, which holds up requests that change them."""
-
-_ALL_INSERTED = "complete"
-"""The field of the counter of periods that says that every older link has one."""
-
-HAS_BOUNDS = {SINCE: {"$type": "date"}, UNTIL: {"$type": "date"}}
-"""The query for periods whose times can be compared."""
 
 
 class LinkHistories:
@@ -45,87 +34,83 @@ class LinkHistories:
 
     async def add_request(self, author: str | None) -> None:
         """Add what the last request has changed; its net effect counts."""
-        before = dict(self._records.before_request())
-        for tracked in self._links:
-            changed = [
-                (key, one or {}, after)
-                for key, one in before.items()
-                if key[0] == tracked.source.type
-                and _target_id(tracked, one)
-                != _target_id(tracked, after := self._records.get(key) or {})
-            ]
-            if changed:
-                add = partial(self._add, tracked, before, changed, author)
-                await offload(add, size=len(changed))
+        changed = [(one, keys) for one in self._links if (keys := self._changed_links(one))]
+        before = dict(self._records.before_request()) if changed else {}
+        for tracked, keys in changed:
+            await offload(partial(self._add, tracked, keys, before, author), size=len(keys))
+
+    def _changed_links(self, tracked: TrackedLink) -> list[RecordKey]:
+        """Return the records whose link has another target than before the request."""
+        type_name, field = tracked.source.type, tracked.link.foreign_key
+        return [
+            key
+            for key, record in self._records.before_request().items()
+            if key[0] == type_name
+            and (record or {}).get(field) != (self._records.get(key) or {}).get(field)
+        ]
 
     def _add(
         self,
         tracked: TrackedLink,
+        keys: Sequence[RecordKey],
         before: Mapping[RecordKey, Record | None],
-        changed: Sequence[tuple[RecordKey, Record, Record]],
         author: str | None,
     ) -> None:
-        """Add the periods of changes. before: the request."""
-        for key, source, after in changed:
-            last, in_force = source.get(tracked.link.changed_field), None
+        """Add the periods of one kind of links. before: what the request has changed."""
+        link = tracked.link
+        for key in keys:
+            source, after, in_force = before[key] or {}, self._records.get(key) or {}, None
             # Later than the last change, whatever the clock says.
+            last = source.get(link.changed_field)
             time = max(self._time, last + _STEP) if last else self._time
-            old_id, new_id = _target_id(tracked, source), _target_id(tracked, after)
-            if old_id is not None:
-                period_id = _period_id(tracked, source)
-                if period_id is None:  # the link is older than its history
-                    period_id = self._new_ids.take(tracked.periods.type)
-                    period = _new_period(tracked, period_id, key[1], old_id, BEGINNING)
-                else:
-                    period_key = tracked.periods.type, period_id
-                    if self._records.get(period_key) is None:  # its stored form is not needed
-                        self._records.load(tracked.periods.type, [{ID: period_id}])
-                    period = self._records.get(period_key) or {}
-                target_key = tracked.target.type, old_id
-                target = before.get(target_key) or self._records.get(target_key)
-                period = period | {UNTIL: time} | _by(UPDATED_BY, author)
-                period |= _copied_values(tracked, tracked.source_key, source)
-                period |= _copied_values(tracked, tracked.target_key, target)
-                self._records.replace((tracked.periods.type, period_id), period)
-            if new_id is not None:
-                in_force = self._new_ids.take(tracked.periods.type)
-                begun = _new_period(tracked, in_force, key[1], new_id, time)
-                begun |= _by(CREATED_BY, author)
-                self._records.replace((tracked.periods.type, in_force), begun)
+            if source.get(link.period_field) is not None:
+                self._end(tracked, before, source, time, author)
+            if after.get(link.foreign_key) is not None:
+                in_force = self._begin(tracked, after, time, author)
             if after:
-                fields = {tracked.link.period_field: in_force, tracked.link.changed_field: time}
+                fields = {link.period_field: in_force, link.changed_field: time}
                 self._records.replace(key, after | fields)
 
+    def _begin(
+        self, tracked: TrackedLink, source: Record, time: datetime.datetime, author: str | None
+    ) -> int:
+        """Add a period in force; return its id."""
+        id_ = self._new_ids.take(tracked.periods.type)
+        period: Record = {
+            ID: id_,
+            SINCE: time,
+            UNTIL: None,
+            tracked.source_key: source[ID],
+            tracked.target_key: source[tracked.link.foreign_key],
+        }
+        if author is not None:
+            period[CREATED_BY] = author
+        self._records.replace((tracked.periods.type, id_), period)
+        return id_
 
-def _target_id(tracked: TrackedLink, source: Record | None) -> int | None:
-    return (source or {}).get(tracked.link.foreign_key)
-
-
-def _period_id(tracked: TrackedLink, source: Record) -> int | None:
-    return source.get(tracked.link.period_field)
-
-
-def _by(field_name: str, author: str | None) -> Record:
-    return {} if author is None else {field_name: author}
-
-
-def _new_period(
-    link: TrackedLink, id_: int, source: object, target: int | None, since: datetime.datetime
-) -> Record:
-    """Return the record of a period in force."""
-    return {
-        ID: id_,
-        SINCE: since,
-        UNTIL: LASTING,
-        link.source_key: source,
-        link.target_key: target,
-    }
-
-
-def _copied_values(link: TrackedLink, end: str, record: Record | None) -> Record:
-    """Return what a period copies from the record at one end. end: a relationship of the period."""
-    if not record:
-        return {}
-    resource = link.source if end == link.source_key else link.target
-    copies = link.periods.copies.items()
-    return {name: resource.json_value(one.source, record) for name, one in copies if one.end == end}
+    def _end(
+        self,
+        tracked: TrackedLink,
+        before: Mapping[RecordKey, Record | None],
+        source: Record,
+        time: datetime.datetime,
+        author: str | None,
+    ) -> None:
+        """End the period in force. source: the record with the link, before the request."""
+        key = tracked.periods.type, source[tracked.link.period_field]
+        if self._records.get(key) is None:  # its stored form is not needed
+            self._records.load(tracked.periods.type, [{ID: key[1]}])
+        target_key = tracked.target.type, source[tracked.link.foreign_key]
+        target = before.get(target_key) or self._records.get(target_key)
+        period = {**(self._records.get(key) or {}), UNTIL: time}
+        if author is not None:
+            period[UPDATED_BY] = author
+        ends = {
+            tracked.source_key: (tracked.source, source),
+            tracked.target_key: (tracked.target, target),
+        }
+        for name, copy in tracked.periods.copies.items():
+            resource, record = ends[copy.end]
+            if record:
+                period[name] = resource.json_value(copy.source, record)
+        self._records.replace(key, period)

@@ -218,9 +218,8 @@ export function fieldsWithNames(app, type, fields) {
   const own = [...new Set([type.display?.name, ...fields, ...links.map((one) => one.name)])]
   /** @type {Record<string, string>} */
   const query = { [`fields[${type.name}]`]: own.filter(Boolean).join(",") }
-  const followed = links.filter((link) => !copyOf(type, link))
-  if (followed.length > 0) query.include = followed.map((one) => one.name).join(",")
-  for (const { target } of followed) {
+  if (links.length > 0) query.include = links.map((one) => one.name).join(",")
+  for (const { target } of links) {
     const { display } = app.typeOf(target)
     if (display && target !== type.name) query[`fields[${target}]`] = display.name
   }
@@ -228,7 +227,7 @@ export function fieldsWithNames(app, type, fields) {
 }
 
 /**
- * Return the attribute that has the name of a linked resource, also after its deletion.
+ * Return the attribute that has the name that a linked resource had when a period ended.
  * @param {Type} type
  * @param {Relationship} link
  */

@@ -24,7 +24,7 @@ from registry.resources.types_file import read_types
 from registry.settings import Settings, flag
 from tests.conftest import Serve
 from tests.programs import required_program
-from tests.support import Api, Database, complete_record
+from tests.support import Api, Database, complete_record, set_counters
 from tests.system.service import TIMEOUT
 from tests.test_imports import LAYERS
 
@@ -120,6 +120,7 @@ async def test_the_page_on_guarantees_is_right(
     (shown,) = re.findall(r'\n    "attributes": ({.*?})', PAGES[GUARANTEES], re.DOTALL)
     attributes = {"first_name": "Grace", "last_name": "Hopper", "email": None, **json.loads(shown)}
     await database.persons.insert_one(complete_record({"_id": 1, **attributes}))
+    await set_counters(database)
     address = f"127.0.0.1:{api.client.port}"
     assert await check_commands(GUARANTEES, address) == 3
     (command,) = re.findall(r"```sh\n(curl [^`]*Idempotency-Key[^`]*)```", PAGES[GUARANTEES])

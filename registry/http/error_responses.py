@@ -86,7 +86,7 @@ def error_response(request: web.BaseRequest, error: Exception) -> web.Response:
         headers=headers,
     )
     broken = errors.MalformedRequest | errors.RequestTimeout
-    is_broken = any(isinstance(one, broken) for one in reported.errors)
+    is_broken = any(isinstance(error, broken) for error in reported.errors)
     # Where the next request begins is not known, nor whether a body still follows.
     if is_broken or (hdrs.EXPECT in request.headers and not request.content.is_eof()):
         response.force_close()
@@ -98,9 +98,9 @@ def log_error(request: web.BaseRequest, error: Exception) -> RequestError:
     reported = _request_error(request, error)
     # Truncated, so that the line has its end as well.
     text, sender = "%s %.160a %s -> %d %.160a", [request_id(request)]
-    is_defect = any(isinstance(one, errors.InternalError) for one in reported.errors)
-    is_stop = any(isinstance(one, errors.ServiceStopping) for one in reported.errors)
-    is_denied = any(hdrs.WWW_AUTHENTICATE in one.headers for one in reported.errors)
+    is_defect = any(isinstance(error, errors.InternalError) for error in reported.errors)
+    is_stop = any(isinstance(error, errors.ServiceStopping) for error in reported.errors)
+    is_denied = any(hdrs.WWW_AUTHENTICATE in error.headers for error in reported.errors)
     if is_denied and isinstance(request, web.Request):
         # A separate template, as the log omits some of many lines with the same one.
         text = "%s %.160a %s from %s -> %d %.160a"

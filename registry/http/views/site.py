@@ -74,7 +74,9 @@ class EntryPointView(BaseView):
         root = app[ADDRESSES].url(request)
         base = root.removesuffix(ROOT_PATH)
         meta = {
-            "collections": {one.type: base + path_of(one) for one in app[GRAPH].values()},
+            "collections": {
+                resource.type: base + path_of(resource) for resource in app[GRAPH].values()
+            },
             "operations": base + OPERATIONS_PATH,
             "changes": base + CHANGES_PATH,
             "openapi": f"{base}{UI_PATH}/openapi.json",
@@ -123,10 +125,14 @@ def _access(principal: Principal | None, graph: Graph) -> dict[str, dict[str, ob
         return {}
 
     def may(action: Action, types: Iterable[ResourceType]) -> bool:
-        return all(principal.has_one_of(sufficient_scopes(action, one)) for one in types)
+        return all(principal.has_one_of(sufficient_scopes(action, resource)) for resource in types)
 
-    read = [one.type for one in graph.values() if may(Action.READ, readable_with(one, graph))]
-    write = [one.type for one in graph.writable if may(Action.WRITE, [one])]
+    read = [
+        resource.type
+        for resource in graph.values()
+        if may(Action.READ, readable_with(resource, graph))
+    ]
+    write = [resource.type for resource in graph.writable if may(Action.WRITE, [resource])]
     return {"access": {"name": principal.id, "read": read, "write": write}}
 
 

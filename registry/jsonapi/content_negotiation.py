@@ -67,7 +67,9 @@ def check_accept(headers: Sequence[str], extension: str | None = None) -> None:
     """
     jsonapi = [parts[1:] for parts in _items(headers, MEDIA_TYPE)]
     # Parameters from `q` on belong to Accept, not to the media type (RFC 9110, 12.5.1).
-    parameters = {tuple(takewhile(lambda part: not part.startswith("q="), one)) for one in jsonapi}
+    parameters = {
+        tuple(takewhile(lambda part: not part.startswith("q="), parts)) for parts in jsonapi
+    }
     if jsonapi and () not in parameters and _split(media_type(extension))[1:] not in parameters:
         raise NotAcceptable(
             f"Every `{MEDIA_TYPE}` in the header `Accept` has parameters; "
@@ -85,7 +87,9 @@ def prefers(name: str, headers: Sequence[str]) -> bool:
     for parts in _items(headers, name, *_JSONAPI_RANGES):
         weights[parts[0]] = max(_weight(parts), weights.get(parts[0], 0.0))
     weight = weights.pop(name, 0.0)
-    most_specific = next((one for one in _JSONAPI_RANGES if one in weights), None)
+    most_specific = next(
+        (media_range for media_range in _JSONAPI_RANGES if media_range in weights), None
+    )
     other = weights.get(most_specific or "", 0.0)
     return weight > other or (weight == other > 0 and most_specific != MEDIA_TYPE)
 

@@ -346,8 +346,8 @@ class _Parser:
             detail = f"must have at most {MAX_VALUES} values, not {len(value)}"
             raise self.error(f"`in` of `{field.name}` {detail}.", *path, "val")
         operands = (
-            self._operand(field, comparison, one, *path, "val", index)
-            for index, one in enumerate(value)
+            self._operand(field, comparison, member, *path, "val", index)
+            for index, member in enumerate(value)
         )
         return Condition(field.stored_name, comparison, tuple(operands))
 

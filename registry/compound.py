@@ -278,7 +278,9 @@ class CompoundStream:
                 except TooManyMembers as error:
                     first = records[0][ID]
                     if len(records) > 1:
-                        fitting = next(i for i, one in enumerate(records) if one[ID] >= error.id)
+                        fitting = next(
+                            i for i, record in enumerate(records) if record[ID] >= error.id
+                        )
                         smaller = 1 if first == error.id else len(records) // 2
                         self._part_size = fitting or smaller
                         return False

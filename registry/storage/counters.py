@@ -73,7 +73,9 @@ class IdCounter:
             return None
         position = self.count - 1 - offset if descending else offset
         missing = 0  # ids without a resource below the block
-        for block, deleted in sorted((int(block), one) for block, one in self.deleted.items()):
+        for block, deleted in sorted(
+            (int(block), number) for block, number in self.deleted.items()
+        ):
             first, end = max(block * BLOCK, 1), min((block + 1) * BLOCK, self.last + 1)
             if position + 1 + missing < first:
                 break
@@ -123,8 +125,10 @@ async def count_records(
     last = max([last, *(group["last"] for group in found)])
     sizes = {block: min(BLOCK, last + 1 - block * BLOCK) for block in range(last // BLOCK + 1)}
     sizes[0] -= 1  # there is no id 0
-    deleted = {str(one): size - stored.get(one, 0) for one, size in sizes.items()}
-    return IdCounter(last, sum(stored.values()), {one: n for one, n in deleted.items() if n})
+    deleted = {str(block): size - stored.get(block, 0) for block, size in sizes.items()}
+    return IdCounter(
+        last, sum(stored.values()), {block: number for block, number in deleted.items() if number}
+    )
 
 
 async def prepare_counters(database: Database, graph: Graph) -> None:

@@ -60,12 +60,12 @@ async def build_indexes(database: Database, resource: ResourceType) -> None:
     existing = await database[resource.collection].index_information()
     # MongoDB refuses to build the same index under another name.
     named = [
-        one["key"]
-        for name, one in existing.items()
+        index["key"]
+        for name, index in existing.items()
         if name not in {model.document["name"] for model in models}
-        and not one.keys() & {"sparse", "partialFilterExpression", "collation"}
+        and not index.keys() & {"sparse", "partialFilterExpression", "collation"}
     ]
-    missing = [one for one in models if list(one.document["key"].items()) not in named]
+    missing = [model for model in models if list(model.document["key"].items()) not in named]
     if missing:
         await _build_missing(database, resource.collection, missing)
 
@@ -165,9 +165,9 @@ async def _describe_duplicates(
         duplicates = await found.to_list(None)
     texts = [
         # As JSON, so that control characters do not break the line.
-        f"{json.dumps(str(one[ID])[:_MAX_CHARACTERS], ensure_ascii=False)} "
-        f"(ids {_listed(one['ids'], _MAX_IDS)})"
-        for one in duplicates
+        f"{json.dumps(str(duplicate[ID])[:_MAX_CHARACTERS], ensure_ascii=False)} "
+        f"(ids {_listed(duplicate['ids'], _MAX_IDS)})"
+        for duplicate in duplicates
     ]
     return _listed(texts, _MAX_VALUES)
 

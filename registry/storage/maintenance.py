@@ -69,8 +69,8 @@ class Maintenance:
     async def _run(self) -> None:
         # At once: complete ones do not wait for others to be built.
         async with asyncio.TaskGroup() as builds:
-            for one in self._large:
-                builds.create_task(self._retry(partial(self._build_indexes, one)))
+            for resource in self._large:
+                builds.create_task(self._retry(partial(self._build_indexes, resource)))
         self._has_caught_up.set()
 
     async def _retry(self, work: Callable[[], Awaitable[None]]) -> None:

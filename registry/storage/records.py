@@ -148,18 +148,20 @@ def record_schema(resource: ResourceType) -> Mapping[str, Any]:
     targets = {link.foreign_key: link.target for link in resource.links}
     properties = {
         name: {
-            "bsonType": [*_BSON_TYPES[one.stored_type], *["null"] * one.accepts_null],
+            "bsonType": [*_BSON_TYPES[attribute.stored_type], *["null"] * attribute.accepts_null],
             **_LIMITS.get(name, {}),
-            **_form(one),
+            **_form(attribute),
         }
-        for name, one in attributes.items()
+        for name, attribute in attributes.items()
     }
     for name, target in targets.items():
         properties[name]["title"] = target
     return {
         "bsonType": "object",
         "title": resource.type,
-        "required": [name for name, one in attributes.items() if not one.may_be_missing],
+        "required": [
+            name for name, attribute in attributes.items() if not attribute.may_be_missing
+        ],
         "properties": properties,
     }
 

@@ -194,13 +194,15 @@ class TokenLookups:
             else:
                 self._known[digest] = principal, sent + min(seconds, _VALID_SECONDS)
                 results.append(principal)
-        self._note_use([one for digest, one in records.items() if digest in self._known], now)
+        self._note_use([record for digest, record in records.items() if digest in self._known], now)
         return results
 
     def _note_use(self, records: Sequence[Record], now: datetime) -> None:
         """Write when valid tokens were used, in the background and at most hourly."""
         before = now - _USE_PRECISION
-        used = [one["_id"] for one in records if (one.get("last_used") or before) <= before]
+        used = [
+            record["_id"] for record in records if (record.get("last_used") or before) <= before
+        ]
         if used and (self._update is None or self._update.done()):
             self._update = asyncio.create_task(self._write_use(used, now))
 

@@ -43,7 +43,11 @@ async def prepare_validators(database: Database, graph: Graph) -> None:
     fit what is declared, with their number and the first ids.
     """
     stored = await _stored_options(database)
-    changed = [one for one in graph.values() if stored.get(one.collection) != _options(one)]
+    changed = [
+        resource
+        for resource in graph.values()
+        if stored.get(resource.collection) != _options(resource)
+    ]
     reasons: list[str] = []
     with pymongo.timeout(_SECONDS):
         for resource in changed:
@@ -61,7 +65,7 @@ async def prepare_validators(database: Database, graph: Graph) -> None:
 async def is_declared(database: Database, graph: Graph) -> bool:
     """Return whether the validators are still those of the types of a graph."""
     stored = await _stored_options(database)
-    return all(stored.get(one.collection) == _options(one) for one in graph.values())
+    return all(stored.get(resource.collection) == _options(resource) for resource in graph.values())
 
 
 async def misfits(
@@ -72,10 +76,10 @@ async def misfits(
     """Yield the id of each record that does not fit its type, with the names of the fields."""
     schema = record_schema(resource)
     parts = {
-        name: {"properties": {name: one}, "required": [name]}
+        name: {"properties": {name: value_schema}, "required": [name]}
         if name in schema["required"]
-        else {"properties": {name: one}}
-        for name, one in schema["properties"].items()
+        else {"properties": {name: value_schema}}
+        for name, value_schema in schema["properties"].items()
     }
     unfit = {"$nor": [{"$jsonSchema": schema}]}
     cursor = collection.find(unfit, [ID], batch_size=_BATCH_SIZE, session=session)
@@ -117,8 +121,8 @@ async def _stored_options(database: Database) -> dict[str, dict[str, Any]]:
     """Return what is validated in each collection, as `_options` does."""
     names = ("validator", "validationLevel", "validationAction")
     return {
-        one["name"]: {name: one["options"].get(name) for name in names}
-        for one in await (await database.list_collections()).to_list(None)
+        collection["name"]: {name: collection["options"].get(name) for name in names}
+        for collection in await (await database.list_collections()).to_list(None)
     }
 
 
@@ -159,7 +163,9 @@ async def _misfits(
             # Another target, or no link.
             query = {name: {"$ne": None}}
             totals[name] = await collection.count_documents(query)
-            first[name] = [one[ID] async for one in collection.find(query, [ID], limit=_MAX_IDS)]
+            first[name] = [
+                record[ID] async for record in collection.find(query, [ID], limit=_MAX_IDS)
+            ]
     async for id_, names in misfits(collection, resource):
         totals[names] += 1
         if len(first[names]) < _MAX_IDS:

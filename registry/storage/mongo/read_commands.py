@@ -205,7 +205,7 @@ class ReadCommands:
 
 def _primary_of(topology: TopologyDescription) -> _Primary:
     servers = topology.server_descriptions().values()
-    return [(one.address, one.election_id) for one in servers if one.is_writable]
+    return [(server.address, server.election_id) for server in servers if server.is_writable]
 
 
 def _read_concern_at(time: Timestamp) -> Mapping[str, Any]:

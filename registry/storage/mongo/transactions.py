@@ -107,19 +107,19 @@ class Transaction:
             if len(documents) == 1:
                 raise
             raise TransactionConflict from error
-        _check(reply, [one["_id"] for one in documents])
+        _check(reply, [document["_id"] for document in documents])
 
     async def update(self, collection: str, statements: Sequence[Statement]) -> int:
         """Update documents; return how many were found. Raises WriteRejected."""
         reply = await self._run({"update": collection, "updates": statements})
-        _check(reply, [one["q"]["_id"] for one in statements])
+        _check(reply, [statement["q"]["_id"] for statement in statements])
         found: int = reply["n"]
         return found
 
     async def delete(self, collection: str, statements: Sequence[Statement]) -> None:
         """Delete documents. Raises WriteRejected."""
         reply = await self._run({"delete": collection, "deletes": statements})
-        _check(reply, [one["q"]["_id"] for one in statements])
+        _check(reply, [statement["q"]["_id"] for statement in statements])
 
     async def _run(self, command: dict[str, Any]) -> dict[str, Any]:
         options = self._database.codec_options
@@ -141,13 +141,13 @@ async def end_transactions_of_lost_clients(database: Database) -> None:
     """
     current = {"allUsers": False, "idleSessions": True, "idleConnections": True}
     found = await database.client.admin.aggregate([{"$currentOp": current}]).to_list(None)
-    connected = {one.get("connectionId") for one in found if one["type"] == "op"}
+    connected = {operation.get("connectionId") for operation in found if operation["type"] == "op"}
     lost = [
-        {"id": one["lsid"]["id"]}
-        for one in found
-        if one["type"] == "idleSession"
-        and "transaction" in one
-        and one.get("connectionId") not in connected
+        {"id": operation["lsid"]["id"]}
+        for operation in found
+        if operation["type"] == "idleSession"
+        and "transaction" in operation
+        and operation.get("connectionId") not in connected
     ]
     if lost:
         await database.client.admin.command("killSessions", lost)

@@ -211,7 +211,9 @@ class RelatedOrder:
         elif has_unlinked and not is_last:
             yield [_UNLINKED]
         records, key, number = self._records, self._foreign_key, size + _EXTRA_TARGETS
-        keys = [{ID: one[key]} for one in records.conditions if one.keys() == {key}]
+        keys = [
+            {ID: condition[key]} for condition in records.conditions if condition.keys() == {key}
+        ]
         conditions: Conditions = [*self._targets.conditions, *keys]
         is_first = True
         while targets := await self._targets.after(conditions, self._order, place, number):

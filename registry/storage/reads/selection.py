@@ -212,7 +212,9 @@ class Selection:
 
 def _on_related(conditions: Conditions) -> Conditions:
     """Return the conditions on fields of related resources."""
-    return [one for one in conditions if any(path.startswith(RELATED) for path in one)]
+    return [
+        condition for condition in conditions if any(path.startswith(RELATED) for path in condition)
+    ]
 
 
 def _value_of(record: Record, key: Key) -> Any:

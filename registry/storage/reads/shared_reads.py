@@ -124,7 +124,9 @@ class Reads:
     ) -> Sequence[ReadResult]:
         command = find_command(COUNTERS, {ID: {"$in": [*set(types)]}}, projection(FIELDS))
         found, time = await self.commands.run(command, time)
-        return [ReadResult([one for one in found if one[ID] == name], time) for name in types]
+        return [
+            ReadResult([record for record in found if record[ID] == name], time) for name in types
+        ]
 
     async def read_members(
         self,

@@ -197,7 +197,7 @@ class GroupCommit:
 
     async def _repeat(self, requests: Sequence[WriteRequest], conflict: CountersChanged) -> None:
         """Let a group run again as a whole: another process has created or deleted resources."""
-        waiting = [one for one in requests if not self._is_given_up(one, conflict)]
+        waiting = [request for request in requests if not self._is_given_up(request, conflict)]
         self._waiting.extendleft(reversed(waiting))
         if conflict.is_locked:
             now = time.monotonic()

@@ -40,7 +40,9 @@ class RecordChange:
     def fields(self) -> Record:
         """The fields that differ, of a record that is neither new nor deleted."""
         before, after = self.before or {}, self.after or {}
-        return {name: one for name, one in after.items() if before.get(name, _ABSENT) is not one}
+        return {
+            name: value for name, value in after.items() if before.get(name, _ABSENT) is not value
+        }
 
 
 class IdentityMap:
@@ -51,7 +53,10 @@ class IdentityMap:
     """
 
     def __init__(self, graph: Graph) -> None:
-        self._links = {one.type: [link.foreign_key for link in one.links] for one in graph.writable}
+        self._links = {
+            resource.type: [link.foreign_key for link in resource.links]
+            for resource in graph.writable
+        }
         self._author: str | None = None
         self._stored: dict[RecordKey, Record] = {}
         self._records: dict[RecordKey, Record | None] = {}
@@ -138,13 +143,13 @@ class IdentityMap:
         changes = [
             RecordChange(key, self._stored.get(key), self._records[key]) for key in self._changed
         ]
-        for one in changes:
-            if one.after is None:
-                self._stored.pop(one.key, None)
+        for change in changes:
+            if change.after is None:
+                self._stored.pop(change.key, None)
             else:
-                self._stored[one.key] = one.after
+                self._stored[change.key] = change.after
         self._changed.clear()
-        return [one for one in changes if one.before is not one.after]
+        return [change for change in changes if change.before is not change.after]
 
     def _put(self, key: RecordKey, record: Record | None) -> None:
         type_name, id_ = key
@@ -201,9 +206,9 @@ async def _store(
 ) -> None:
     name = resource.collection
     if command == "insert":
-        await transaction.insert(name, [one.after for one in changes if one.after])
+        await transaction.insert(name, [change.after for change in changes if change.after])
     elif command == "delete":
-        ids = [one.before["_id"] for one in changes if one.before]
+        ids = [change.before["_id"] for change in changes if change.before]
         await transaction.delete(name, [{"q": {"_id": id_condition(ids)}, "limit": 0}])
     else:
         await transaction.update(name, _updates(changes, resource))
@@ -214,10 +219,10 @@ def _updates(changes: Sequence[RecordChange], resource: ResourceType) -> list[di
     links = {VERSION, LAST_WRITE, *(link.foreign_key for link in resource.links)}
     links |= {*resource.tracking_fields}
     alike: dict[Hashable, tuple[Record, list[Any]]] = {}
-    for one in changes:
-        fields = one.fields
-        key = tuple(fields.items()) if fields.keys() <= links else one.key
-        alike.setdefault(key, (fields, []))[1].append(one.key[1])
+    for change in changes:
+        fields = change.fields
+        key = tuple(fields.items()) if fields.keys() <= links else change.key
+        alike.setdefault(key, (fields, []))[1].append(change.key[1])
     return [
         {"q": {"_id": id_condition(ids)}, "u": {"$set": fields}, "multi": len(ids) > 1}
         for fields, ids in alike.values()

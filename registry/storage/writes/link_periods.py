@@ -34,7 +34,7 @@ class LinkHistories:
 
     async def add_request(self, author: str | None) -> None:
         """Add what the last request has changed; its net effect counts."""
-        changed = [(one, keys) for one in self._links if (keys := self._changed_links(one))]
+        changed = [(link, keys) for link in self._links if (keys := self._changed_links(link))]
         before = dict(self._records.before_request()) if changed else {}
         for tracked, keys in changed:
             await offload(partial(self._add, tracked, keys, before, author), size=len(keys))

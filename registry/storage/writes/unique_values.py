@@ -94,7 +94,7 @@ class UniqueValues:
 
     def matching_id(self, write: Write) -> int | None:
         """Return the id of the record that has one of the values of a write, None without one."""
-        ids = (self._holder(write.resource, *one) for one in write.unique_values.items())
+        ids = (self._holder(write.resource, *item) for item in write.unique_values.items())
         return next((id_ for id_ in ids if id_ is not None), None)
 
     def conflicts(self, write: Write, target: int) -> list[ValueTaken]:

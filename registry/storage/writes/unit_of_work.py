@@ -94,12 +94,12 @@ class UnitOfWork:
             for type_name, field_name, ids in values_to_load(write):
                 values[type_name][field_name].update(ids)
         await self._load_unique(writes, values)
-        changes_links = any(one.change.linkages or one.verb is Verb.REMOVE for one in writes)
-        if changes_links or any(one.verb is Verb.ADD for one in writes):
+        changes_links = any(write.change.linkages or write.verb is Verb.REMOVE for write in writes)
+        if changes_links or any(write.verb is Verb.ADD for write in writes):
             await self.new_ids.load(holds=requests[0].is_alone)
         former_target_ids: dict[str, set[int]] = defaultdict(set)
         # Targets come last where possible: the records that lead to them are then known.
-        for resource in sorted(self._graph.writable, key=lambda one: not one.links):
+        for resource in sorted(self._graph.writable, key=lambda resource: not resource.links):
             values[resource.type]["_id"] |= former_target_ids.pop(resource.type, set())
             records = await self._load_type(resource, values[resource.type], requests)
             for link in resource.links if changes_links else ():
@@ -204,7 +204,7 @@ class UnitOfWork:
         changes = self.records.take_changes()
         await self.new_ids.store(changes)
         for resource in self._graph.values():
-            own = [one for one in changes if one.key[0] == resource.type]
+            own = [change for change in changes if change.key[0] == resource.type]
             try:
                 await store(self._transaction, resource, own)
             except WriteRejected as rejected:
@@ -214,7 +214,7 @@ class UnitOfWork:
                 stored = [(result.write, result.record) for result in results]
                 raise rejection(stored, resource, rejected) from None
         try:
-            kept = [one.after for one in changes if one.key[0] == RESULTS and one.after]
+            kept = [change.after for change in changes if change.key[0] == RESULTS and change.after]
             await self._transaction.insert(RESULTS, kept)
         except DocumentTooLarge as error:
             if len(requests) > 1:
@@ -318,16 +318,18 @@ class UnitOfWork:
             if linkage.verb is Verb.REMOVE:
                 continue  # a record that does not exist is not a member either
             target = linkage.relationship.target
-            sent = linkage.identifiers
-            if missing := [one for one in sent if not self.records.get((target, one.id))]:
-                errors += (NotFound.resource(target, one.text, one.pointer) for one in missing)
+            errors += (
+                NotFound.resource(target, identifier.text, identifier.pointer)
+                for identifier in linkage.identifiers
+                if not self.records.get((target, identifier.id))
+            )
         return errors
 
     def _update(self, write: Write, id_: int, before: Record) -> None:
         resource, change = write.resource, write.change
         sent = change.read_only.items()
         if other := [
-            name for name, one in sent if not is_same(one, resource.json_value(name, before))
+            name for name, value in sent if not is_same(value, resource.json_value(name, before))
         ]:
             defects = dict.fromkeys(other, ())
             self._refusals.extend(invalid_attributes(resource, defects, write.position))
@@ -335,10 +337,10 @@ class UnitOfWork:
         if fields:
             fields |= updated(change.author, self._time)
         fields |= changed_fields(resource, before, foreign_keys(change))
-        to_many = [one for one in change.linkages if one.relationship.to_many]
+        to_many = [linkage for linkage in change.linkages if linkage.relationship.to_many]
         if fields or any(
-            self.records.removed_members(id_, one) or self.records.added_members(id_, one)
-            for one in to_many
+            self.records.removed_members(id_, linkage) or self.records.added_members(id_, linkage)
+            for linkage in to_many
         ):
             self.records.update((resource.type, id_), fields)
             self._link(resource, id_, change, before)

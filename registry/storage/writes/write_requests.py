@@ -151,7 +151,7 @@ def values_to_load(write: Write) -> Iterator[tuple[str, str, Iterable[int]]]:
     yield resource.type, ID, own
     for linkage in write.change.linkages:
         relationship = linkage.relationship
-        yield relationship.target, ID, (one for one in linkage.ids if one > 0)
+        yield relationship.target, ID, (id_ for id_ in linkage.ids if id_ > 0)
         if relationship.to_many and linkage.verb is Verb.UPDATE:
             yield relationship.target, relationship.foreign_key, own
     if write.verb is Verb.REMOVE:

@@ -91,7 +91,7 @@ class Report:
     @property
     def total(self) -> int:
         """The number of all violations."""
-        return sum(one.total for one in self.rules)
+        return sum(rule.total for rule in self.rules)
 
 
 async def check(database: Database, graph: Graph, *, repair: bool = False) -> Report:
@@ -117,8 +117,10 @@ async def check(database: Database, graph: Graph, *, repair: bool = False) -> Re
 async def _check_all(database: Database, graph: Graph, *, repair: bool) -> Report:
     async with snapshot_session(database) as session:
         records = {
-            one.collection: await database[one.collection].count_documents({}, session=session)
-            for one in graph.values()
+            resource.collection: await database[resource.collection].count_documents(
+                {}, session=session
+            )
+            for resource in graph.values()
         }
         rules = _rules(database, graph)
         return Report(records, [await _check(rule, session, repair=repair) for rule in rules])
@@ -203,16 +205,18 @@ async def _dangling(
         {"$project": {field: True}},
     ]
     records = database[resource.collection]
-    async for one in records.aggregate(stages, session=session, allowDiskUse=True):
-        reason = f"{link.name} is {one[field]}, a {link.target} that does not exist"
-        yield Violation(f"{resource.collection}/{one[ID]}", reason, one[ID], one[field])
+    async for record in records.aggregate(stages, session=session, allowDiskUse=True):
+        reason = f"{link.name} is {record[field]}, a {link.target} that does not exist"
+        yield Violation(f"{resource.collection}/{record[ID]}", reason, record[ID], record[field])
 
 
 async def _unlink(
     database: Database, resource: ResourceType, link: Link, violations: Sequence[Violation]
 ) -> None:
     """Remove the links that have not been changed since, as deletions of the targets would have."""
-    ids, targets = ({"$in": [getattr(one, name) for one in violations]} for name in ("id", "value"))
+    ids, targets = (
+        {"$in": [getattr(violation, name) for violation in violations]} for name in ("id", "value")
+    )
     fields: Stage = {link.foreign_key: None, VERSION: NEXT_VERSION}
     if link.history:
         fields |= {link.period_field: None, link.changed_field: "$$NOW"}
@@ -243,16 +247,16 @@ async def _overlapping(
         },
     ]
     periods = database[tracked.periods.collection]
-    async for one in periods.aggregate(stages, session=session, allowDiskUse=True):
-        reason = f"{tracked.periods.type} {one[ID]} overlaps {one['next'][ID]}"
-        place = f"{tracked.source.collection}/{one[tracked.source_key]}"
-        yield Violation(place, reason, one[ID], one["next"][SINCE])
+    async for period in periods.aggregate(stages, session=session, allowDiskUse=True):
+        reason = f"{tracked.periods.type} {period[ID]} overlaps {period['next'][ID]}"
+        place = f"{tracked.source.collection}/{period[tracked.source_key]}"
+        yield Violation(place, reason, period[ID], period["next"][SINCE])
 
 
 async def _end_periods(
     database: Database, tracked: TrackedLink, violations: Sequence[Violation]
 ) -> None:
     periods = database[tracked.periods.collection]
-    for one in violations:
-        is_later = {"$or": [{UNTIL: None}, {UNTIL: {"$gt": one.value}}]}
-        await periods.update_one({ID: one.id, **is_later}, {"$set": {UNTIL: one.value}})
+    for violation in violations:
+        is_later = {"$or": [{UNTIL: None}, {UNTIL: {"$gt": violation.value}}]}
+        await periods.update_one({ID: violation.id, **is_later}, {"$set": {UNTIL: violation.value}})

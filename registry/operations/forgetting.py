@@ -19,7 +19,7 @@ async def forget(
     changed: dict[ResourceType, int] = {}
     for link in tracked_links(graph):
         for key, end in ((link.source_key, link.source), (link.target_key, link.target)):
-            copies = [name for name, one in link.periods.copies.items() if one.end == key]
+            copies = [name for name, copy in link.periods.copies.items() if copy.end == key]
             if end.type == resource.type and copies:
                 query: Record = {key: id_, "$or": [{name: {"$ne": None}} for name in copies]}
                 update = {"$unset": dict.fromkeys(copies, True)}

@@ -111,16 +111,19 @@ async def _to_2(database: Database, graph: Graph) -> Sequence[Record]:
     for resource in graph.values():
         if resource.collection in existing:
             await _complete_records(database, resource)
-    for name in ("services", *(f"{one.collection}.text_blocks" for one in graph.values())):
+    for name in (
+        "services",
+        *(f"{resource.collection}.text_blocks" for resource in graph.values()),
+    ):
         await database.drop_collection(name)
-    former = {one[ID]: one async for one in database[COUNTERS].find()}
+    former = {counter[ID]: counter async for counter in database[COUNTERS].find()}
     for link in tracked_links(graph):
         if not former.get(link.periods.type, {}).get("complete"):
             await _insert_missing_periods(database, link)
         periods = database[link.periods.collection]
         for bound, former_null in _FORMER_NULLS.items():
             await periods.update_many({bound: former_null}, {"$set": {bound: None}})
-    counters = {id_: {ID: id_, "seq": one.get("seq", 0)} for id_, one in former.items()}
+    counters = {id_: {ID: id_, "seq": counter.get("seq", 0)} for id_, counter in former.items()}
     for type_name, resource in graph.items():
         last = former.get(type_name, {}).get("seq", 0)
         counted = await count_records(database, resource, last)

@@ -14,8 +14,9 @@ from pymongo.errors import OperationFailure
 
 from registry.model.graph import Graph, TrackedLink, tracked_links
 from registry.model.implicit_attributes import SINCE, UNTIL
-from registry.model.record import ID, VERSION
+from registry.model.record import ID
 from registry.model.resource_type import Link, ResourceType
+from registry.operations.dangling_links import BATCH_SIZE, dangling_links, unlink
 from registry.storage.counters import (
     COUNTERS,
     LAST,
@@ -25,14 +26,11 @@ from registry.storage.counters import (
 )
 from registry.storage.mongo.mongo_client import Database, snapshot_session
 from registry.storage.mongo.read_commands import SNAPSHOT_UNAVAILABLE
-from registry.storage.records import NEXT_VERSION, Stage
+from registry.storage.records import Stage
 from registry.storage.validators import misfits
 
 _MAX_LISTED = 20
 """Violations of one rule that a report lists."""
-
-_REPAIR_SIZE = 1_000
-"""Violations per command that repairs them."""
 
 _ATTEMPTS = 20
 """How often a check begins again because a collection or an index was created during it, and a
@@ -48,13 +46,12 @@ _Session: TypeAlias = AsyncIOMotorClientSession
 class Violation:
     """A defect in the stored data.
 
-    place: the record or the counter. reason: what is wrong, in one line. id, value: what a repair
-    needs: the record to change, and what it has.
+    place: the record or the counter. reason: what is wrong, in one line. value: what a repair
+    needs.
     """
 
     place: str
     reason: str
-    id: Any = None
     value: Any = None
 
     def __str__(self) -> str:
@@ -134,7 +131,7 @@ async def _check(rule: Rule, session: _Session, *, repair: bool) -> RuleReport:
             listed.append(violation)
         if repair and rule.repair:
             batch.append(violation)
-            if len(batch) == _REPAIR_SIZE:
+            if len(batch) == BATCH_SIZE:
                 await rule.repair(batch)
                 batch.clear()
     if batch and rule.repair:
@@ -195,35 +192,16 @@ async def _unfit(
 async def _dangling(
     database: Database, resource: ResourceType, link: Link, graph: Graph, session: _Session
 ) -> AsyncIterator[Violation]:
-    """Yield the records whose link leads to nothing, by ascending key."""
-    field, target = link.foreign_key, graph[link.target].collection
-    stages: list[Stage] = [
-        {"$match": {field: {"$ne": None}}},
-        {"$lookup": {"from": target, "localField": field, "foreignField": ID, "as": "found"}},
-        {"$match": {"found": []}},
-        {"$sort": {field: 1, ID: 1}},
-        {"$project": {field: True}},
-    ]
-    records = database[resource.collection]
-    async for record in records.aggregate(stages, session=session, allowDiskUse=True):
-        reason = f"{link.name} is {record[field]}, a {link.target} that does not exist"
-        yield Violation(f"{resource.collection}/{record[ID]}", reason, record[ID], record[field])
+    """Yield the records whose link leads to nothing."""
+    async for dangling in dangling_links(database, resource, link, graph, session):
+        reason = f"{link.name} is {dangling.target}, a {link.target} that does not exist"
+        yield Violation(f"{resource.collection}/{dangling.source}", reason, dangling)
 
 
 async def _unlink(
     database: Database, resource: ResourceType, link: Link, violations: Sequence[Violation]
 ) -> None:
-    """Remove the links that have not been changed since, as deletions of the targets would have."""
-    ids, targets = (
-        {"$in": [getattr(violation, name) for violation in violations]} for name in ("id", "value")
-    )
-    fields: Stage = {link.foreign_key: None, VERSION: NEXT_VERSION}
-    if link.history:
-        fields |= {link.period_field: None, link.changed_field: "$$NOW"}
-        periods = {resource.type: ids, link.name: targets, UNTIL: None}
-        await database[link.history.collection].update_many(periods, [{"$set": {UNTIL: "$$NOW"}}])
-    records = database[resource.collection]
-    await records.update_many({ID: ids, link.foreign_key: targets}, [{"$set": fields}])
+    await unlink(database, resource, link, [violation.value for violation in violations])
 
 
 async def _overlapping(
@@ -250,7 +228,7 @@ async def _overlapping(
     async for period in periods.aggregate(stages, session=session, allowDiskUse=True):
         reason = f"{tracked.periods.type} {period[ID]} overlaps {period['next'][ID]}"
         place = f"{tracked.source.collection}/{period[tracked.source_key]}"
-        yield Violation(place, reason, period[ID], period["next"][SINCE])
+        yield Violation(place, reason, (period[ID], period["next"][SINCE]))
 
 
 async def _end_periods(
@@ -258,5 +236,6 @@ async def _end_periods(
 ) -> None:
     periods = database[tracked.periods.collection]
     for violation in violations:
-        is_later = {"$or": [{UNTIL: None}, {UNTIL: {"$gt": violation.value}}]}
-        await periods.update_one({ID: violation.id, **is_later}, {"$set": {UNTIL: violation.value}})
+        id_, end = violation.value
+        is_later = {"$or": [{UNTIL: None}, {UNTIL: {"$gt": end}}]}
+        await periods.update_one({ID: id_, **is_later}, {"$set": {UNTIL: end}})

@@ -16,8 +16,9 @@ from registry.model.graph import Graph, TrackedLink, tracked_links
 from registry.model.implicit_attributes import SINCE, UNTIL
 from registry.model.record import ID, VERSION, Record
 from registry.model.resource_type import ResourceType
+from registry.operations.dangling_links import unlink_all
 from registry.program import StartError
-from registry.storage.counters import COUNTERS, count_records
+from registry.storage.counters import COUNTERS, LAST, count_records
 from registry.storage.indexes import drop_index
 from registry.storage.mongo.mongo_client import Database
 from registry.storage.records import Stage, recompute
@@ -106,7 +107,10 @@ async def _store(
 
 
 async def _to_2(database: Database, graph: Graph) -> Sequence[Record]:
-    """Complete records; drop text blocks, leases, and what counters keep of declarations."""
+    """Complete records, and remove their links to nothing.
+
+    Drop text blocks, leases, and what counters keep of declarations.
+    """
     existing = await database.list_collection_names()
     for resource in graph.values():
         if resource.collection in existing:
@@ -117,16 +121,17 @@ async def _to_2(database: Database, graph: Graph) -> Sequence[Record]:
     ):
         await database.drop_collection(name)
     former = {counter[ID]: counter async for counter in database[COUNTERS].find()}
-    for link in tracked_links(graph):
-        if not former.get(link.periods.type, {}).get("complete"):
-            await _insert_missing_periods(database, link)
-        periods = database[link.periods.collection]
+    for tracked in tracked_links(graph):
+        if not former.get(tracked.periods.type, {}).get("complete"):
+            await _insert_missing_periods(database, tracked)
+        periods = database[tracked.periods.collection]
         for bound, former_null in _FORMER_NULLS.items():
             await periods.update_many({bound: former_null}, {"$set": {bound: None}})
-    counters = {id_: {ID: id_, "seq": counter.get("seq", 0)} for id_, counter in former.items()}
+    await _unlink(database, graph)
+    last = {id_: counter.get(LAST, counter.get("seq", 0)) for id_, counter in former.items()}
+    counters: dict[Any, Record] = {id_: {ID: id_, "seq": number} for id_, number in last.items()}
     for type_name, resource in graph.items():
-        last = former.get(type_name, {}).get("seq", 0)
-        counted = await count_records(database, resource, last)
+        counted = await count_records(database, resource, last.get(type_name, 0))
         counters[type_name] = {ID: type_name, **counted.fields}
     return list(counters.values())
 
@@ -147,6 +152,15 @@ async def _complete_records(database: Database, resource: ResourceType) -> None:
         await complete(collection, lacking, recompute(resource))
     if not resource.read_only:
         await complete(collection, {VERSION: None}, [{"$set": {VERSION: 0}}])
+
+
+async def _unlink(database: Database, graph: Graph) -> None:
+    """Remove links to nothing; log how many there were."""
+    for resource in graph.values():
+        for link in () if resource.read_only else resource.links:  # periods outlive their targets
+            if total := await unlink_all(database, resource, link, graph):
+                message = "%d of %s had as %s a %s that does not exist, and have none now"
+                _log.warning(message, total, resource.collection, link.name, link.target)
 
 
 async def _insert_missing_periods(database: Database, tracked: TrackedLink) -> None:

@@ -112,6 +112,43 @@ async def test_an_interrupted_upgrade_is_continued(
     assert (await check(database, GRAPH)).total == 0
 
 
+async def test_links_to_nothing_are_removed_and_their_periods_end(
+    serve: Serve, database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    await store_format_1(database)
+    await database.persons.delete_one({"_id": 2})
+    await database.computers.insert_one({"_id": 4, "serial": "SN-4", "person": 99, "version": 1})
+    api = await serve()
+    warning = "2 of computers had as owner a person that does not exist, and have none now"
+    assert warning in caplog.text
+    for sort in ("owner.last_name", "id"):
+        response = await api.get(f"/computers?sort={sort}")
+        assert (sorted(response.ids), response.document["meta"]["count"]) == (
+            ["1", "2", "3", "4"],
+            4,
+        )
+    for id_ in ("2", "4"):
+        assert (await api.get(f"/computers/{id_}?include=owner")).included == []
+        (period,) = (await api.get(f"/computers/{id_}/assignments")).data
+        assert period["attributes"]["until"] is not None
+    response = await api.get("/computers/1?include=owner")
+    assert response.included == [("person", "1")]
+    assert (await check(database, GRAPH)).total == 0
+
+
+async def test_counters_of_the_new_form_keep_their_last_id(
+    serve: Serve, database: Database
+) -> None:
+    await store_format_1(database)
+    fields = {"last": 9, "count": 3, "deleted": {"0": 6}}
+    await database.counters.replace_one({"_id": "person"}, fields)
+    await database.counters.insert_one({"_id": "another", "last": 7, "count": 7, "deleted": {}})
+    api = await serve()
+    assert await api.person() == "10"
+    another = await database.counters.find_one({"_id": "another"})
+    assert another == {"_id": "another", "seq": 7}
+
+
 async def test_of_two_upgrades_one_stores_the_counters(database: Database) -> None:
     await store_format_1(database)
     await upgrade.upgrade(database, GRAPH)

@@ -1,0 +1,75 @@
+"""Links that lead to nothing: how they are found, and removed."""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, NamedTuple
+
+from motor.motor_asyncio import AsyncIOMotorClientSession
+
+from registry.model.graph import Graph
+from registry.model.implicit_attributes import UNTIL
+from registry.model.record import ID, VERSION
+from registry.model.resource_type import Link, ResourceType
+from registry.storage.mongo.mongo_client import Database
+from registry.storage.records import NEXT_VERSION, Stage
+
+BATCH_SIZE = 1_000
+"""Links per command that removes them."""
+
+
+class DanglingLink(NamedTuple):
+    """The id of a record, and the id that its link has although there is no such target."""
+
+    source: Any
+    target: Any
+
+
+async def dangling_links(
+    database: Database,
+    resource: ResourceType,
+    link: Link,
+    graph: Graph,
+    session: AsyncIOMotorClientSession | None = None,
+) -> AsyncIterator[DanglingLink]:
+    """Yield those of all resources of a type, by ascending target. Raises PyMongoError."""
+    key, targets = link.foreign_key, graph[link.target].collection
+    stages: list[Stage] = [
+        {"$match": {key: {"$ne": None}}},
+        {"$lookup": {"from": targets, "localField": key, "foreignField": ID, "as": "found"}},
+        {"$match": {"found": []}},
+        {"$sort": {key: 1, ID: 1}},
+        {"$project": {key: True}},
+    ]
+    records = database[resource.collection]
+    async for record in records.aggregate(stages, session=session, allowDiskUse=True):
+        yield DanglingLink(record[ID], record[key])
+
+
+async def unlink(
+    database: Database, resource: ResourceType, link: Link, dangling: Sequence[DanglingLink]
+) -> None:
+    """Remove the links that have not been changed since, as deletions of the targets would have.
+
+    Raises PyMongoError.
+    """
+    sources = {"$in": [each.source for each in dangling]}
+    targets = {"$in": [each.target for each in dangling]}
+    fields: Stage = {link.foreign_key: None, VERSION: NEXT_VERSION}
+    if link.history:
+        fields |= {link.period_field: None, link.changed_field: "$$NOW"}
+        periods = {resource.type: sources, link.name: targets, UNTIL: None}
+        await database[link.history.collection].update_many(periods, [{"$set": {UNTIL: "$$NOW"}}])
+    query = {ID: sources, link.foreign_key: targets}
+    await database[resource.collection].update_many(query, [{"$set": fields}])
+
+
+async def unlink_all(database: Database, resource: ResourceType, link: Link, graph: Graph) -> int:
+    """Remove all that lead to nothing; return how many there were. Raises PyMongoError."""
+    total, batch = 0, list[DanglingLink]()
+    async for dangling in dangling_links(database, resource, link, graph):
+        batch.append(dangling)
+        if len(batch) == BATCH_SIZE:
+            await unlink(database, resource, link, batch)
+            total += len(batch)
+            batch.clear()
+    await unlink(database, resource, link, batch)
+    return total + len(batch)

@@ -139,7 +139,7 @@ async def _check(settings: Settings, *, repair: bool) -> bool:
 def _print(report: Report, settings: Settings) -> None:
     for rule in report.rules:
         for violation in rule.listed:
-            output(str(violation))
+            output(violation)
         if more := rule.total - len(rule.listed):
             output(f"... and {more:,} more of this kind")
     result = f"{report.total:,} inconsistent" if report.total else "consistent"

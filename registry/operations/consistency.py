@@ -4,10 +4,9 @@ The service may be writing during a repair, which keeps whatever was written sin
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from motor.motor_asyncio import AsyncIOMotorClientSession
 from pymongo.errors import OperationFailure
@@ -16,14 +15,8 @@ from registry.model.graph import Graph, TrackedLink, tracked_links
 from registry.model.implicit_attributes import SINCE, UNTIL
 from registry.model.record import ID
 from registry.model.resource_type import Link, ResourceType
-from registry.operations.dangling_links import BATCH_SIZE, dangling_links, unlink
-from registry.storage.counters import (
-    COUNTERS,
-    LAST,
-    IdCounter,
-    count_records,
-    store_counter,
-)
+from registry.operations.dangling_links import dangling_links, unlink
+from registry.storage.counters import COUNTERS, LAST, IdCounter, count_records, store_counter
 from registry.storage.mongo.mongo_client import Database, snapshot_session
 from registry.storage.mongo.read_commands import SNAPSHOT_UNAVAILABLE
 from registry.storage.records import Stage
@@ -43,39 +36,11 @@ _Session: TypeAlias = AsyncIOMotorClientSession
 
 
 @dataclass(frozen=True, slots=True)
-class Violation:
-    """A defect in the stored data.
-
-    place: the record or the counter. reason: what is wrong, in one line. value: what a repair
-    needs.
-    """
-
-    place: str
-    reason: str
-    value: Any = None
-
-    def __str__(self) -> str:
-        return f"{self.place}: {self.reason}"
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One thing that the data have to satisfy.
-
-    violations: yields all in the snapshot of a session, with constant memory. repair: stores what
-    is right for some of them; without it, an operator has to.
-    """
-
-    violations: Callable[[_Session], AsyncIterator[Violation]]
-    repair: Callable[[Sequence[Violation]], Awaitable[object]] | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class RuleReport:
-    """The violations of one rule: how many there are, and the first of them."""
+    """The violations of one rule: how many there are, and the first of them, each as a line."""
 
     total: int
-    listed: Sequence[Violation]
+    listed: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,47 +84,40 @@ async def _check_all(database: Database, graph: Graph, *, repair: bool) -> Repor
             )
             for resource in graph.values()
         }
-        rules = _rules(database, graph)
-        return Report(records, [await _check(rule, session, repair=repair) for rule in rules])
+        rules = _rules(database, graph, session, repair=repair)
+        return Report(records, [await _report(violations) for violations in rules])
 
 
-async def _check(rule: Rule, session: _Session, *, repair: bool) -> RuleReport:
-    total, listed, batch = 0, list[Violation](), list[Violation]()
-    async for violation in rule.violations(session):
+async def _report(violations: AsyncIterator[str]) -> RuleReport:
+    total, listed = 0, list[str]()
+    async for violation in violations:
         total += 1
         if total <= _MAX_LISTED:
             listed.append(violation)
-        if repair and rule.repair:
-            batch.append(violation)
-            if len(batch) == BATCH_SIZE:
-                await rule.repair(batch)
-                batch.clear()
-    if batch and rule.repair:
-        await rule.repair(batch)
     return RuleReport(total, listed)
 
 
-def _rules(database: Database, graph: Graph) -> Iterator[Rule]:
+def _rules(
+    database: Database, graph: Graph, session: _Session, *, repair: bool
+) -> Iterator[AsyncIterator[str]]:
+    """Yield for each rule what yields its violations in the snapshot of a session.
+
+    If `repair` is set, each rule stores what is right, but for records that an operator has to
+    correct.
+    """
     for resource in graph.values():
-        yield Rule(
-            partial(_wrong_counter, database, resource), partial(_count_again, database, resource)
-        )
-        yield Rule(partial(_unfit, database, resource))
+        yield _wrong_counter(database, resource, session, repair=repair)
+        yield _unfit(database, resource, session)
         for link in () if resource.read_only else resource.links:  # periods outlive their targets
-            yield Rule(
-                partial(_dangling, database, resource, link, graph),
-                partial(_unlink, database, resource, link),
-            )
+            yield _dangling(database, resource, link, graph, session, repair=repair)
     for tracked in tracked_links(graph):
-        yield Rule(
-            partial(_overlapping, database, tracked), partial(_end_periods, database, tracked)
-        )
+        yield _overlapping(database, tracked, session, repair=repair)
 
 
 async def _wrong_counter(
-    database: Database, resource: ResourceType, session: _Session
-) -> AsyncIterator[Violation]:
-    """Yield the violation if the counter does not agree with the collection."""
+    database: Database, resource: ResourceType, session: _Session, *, repair: bool
+) -> AsyncIterator[str]:
+    """Yield a line if the counter does not agree with the collection."""
     found = await database[COUNTERS].find_one({ID: resource.type}, session=session)
     stored = IdCounter().fields if found is None else found
     right = await count_records(database, resource, stored.get(LAST, 0), session)
@@ -169,10 +127,12 @@ async def _wrong_counter(
         if stored.get(name) != value
     ]
     if wrong:
-        yield Violation(f"{COUNTERS}/{resource.type}", ", ".join(wrong))
+        if repair:
+            await _count_again(database, resource)
+        yield f"{COUNTERS}/{resource.type}: {', '.join(wrong)}"
 
 
-async def _count_again(database: Database, resource: ResourceType, _: Sequence[Violation]) -> None:
+async def _count_again(database: Database, resource: ResourceType) -> None:
     """Count the collection, unless a service writes to the counter each time meanwhile."""
     for _attempt in range(_ATTEMPTS):
         stored = await database[COUNTERS].find_one({ID: resource.type})
@@ -183,38 +143,41 @@ async def _count_again(database: Database, resource: ResourceType, _: Sequence[V
 
 async def _unfit(
     database: Database, resource: ResourceType, session: _Session
-) -> AsyncIterator[Violation]:
+) -> AsyncIterator[str]:
     """Yield the records that the validator of the collection would refuse."""
     async for id_, names in misfits(database[resource.collection], resource, session):
-        yield Violation(f"{resource.collection}/{id_}", f"{names} does not fit the type")
+        yield f"{resource.collection}/{id_}: {names} does not fit the type"
 
 
 async def _dangling(
-    database: Database, resource: ResourceType, link: Link, graph: Graph, session: _Session
-) -> AsyncIterator[Violation]:
+    database: Database,
+    resource: ResourceType,
+    link: Link,
+    graph: Graph,
+    session: _Session,
+    *,
+    repair: bool,
+) -> AsyncIterator[str]:
     """Yield the records whose link leads to nothing."""
     async for dangling in dangling_links(database, resource, link, graph, session):
-        reason = f"{link.name} is {dangling.target}, a {link.target} that does not exist"
-        yield Violation(f"{resource.collection}/{dangling.source}", reason, dangling)
-
-
-async def _unlink(
-    database: Database, resource: ResourceType, link: Link, violations: Sequence[Violation]
-) -> None:
-    await unlink(database, resource, link, [violation.value for violation in violations])
+        if repair:
+            await unlink(database, resource, link, dangling)
+        for source, target in dangling:
+            reason = f"{link.name} is {target}, a {link.target} that does not exist"
+            yield f"{resource.collection}/{source}: {reason}"
 
 
 async def _overlapping(
-    database: Database, tracked: TrackedLink, session: _Session
-) -> AsyncIterator[Violation]:
+    database: Database, tracked: TrackedLink, session: _Session, *, repair: bool
+) -> AsyncIterator[str]:
     """Yield the periods that have not ended when the next one of the same link begins."""
-    following = {"$shift": {"by": 1, "output": {ID: f"${ID}", SINCE: f"${SINCE}"}}}
+    shift = {"by": 1, "output": {ID: f"${ID}", SINCE: f"${SINCE}"}}
     stages: list[Stage] = [
         {
             "$setWindowFields": {
                 "partitionBy": f"${tracked.source_key}",
                 "sortBy": {SINCE: 1, ID: 1},
-                "output": {"next": following},
+                "output": {"next": {"$shift": shift}},
             }
         },
         {
@@ -226,16 +189,10 @@ async def _overlapping(
     ]
     periods = database[tracked.periods.collection]
     async for period in periods.aggregate(stages, session=session, allowDiskUse=True):
-        reason = f"{tracked.periods.type} {period[ID]} overlaps {period['next'][ID]}"
+        following = period["next"]
+        if repair:
+            end = following[SINCE]
+            is_later = {"$or": [{UNTIL: None}, {UNTIL: {"$gt": end}}]}
+            await periods.update_one({ID: period[ID], **is_later}, {"$set": {UNTIL: end}})
         place = f"{tracked.source.collection}/{period[tracked.source_key]}"
-        yield Violation(place, reason, (period[ID], period["next"][SINCE]))
-
-
-async def _end_periods(
-    database: Database, tracked: TrackedLink, violations: Sequence[Violation]
-) -> None:
-    periods = database[tracked.periods.collection]
-    for violation in violations:
-        id_, end = violation.value
-        is_later = {"$or": [{UNTIL: None}, {UNTIL: {"$gt": end}}]}
-        await periods.update_one({ID: id_, **is_later}, {"$set": {UNTIL: end}})
+        yield f"{place}: {tracked.periods.type} {period[ID]} overlaps {following[ID]}"

@@ -12,7 +12,7 @@ from registry.model.resource_type import Link, ResourceType
 from registry.storage.mongo.mongo_client import Database
 from registry.storage.records import NEXT_VERSION, Stage
 
-BATCH_SIZE = 1_000
+_BATCH_SIZE = 1_000
 """Links per command that removes them."""
 
 
@@ -29,8 +29,11 @@ async def dangling_links(
     link: Link,
     graph: Graph,
     session: AsyncIOMotorClientSession | None = None,
-) -> AsyncIterator[DanglingLink]:
-    """Yield those of all resources of a type, by ascending target. Raises PyMongoError."""
+) -> AsyncIterator[Sequence[DanglingLink]]:
+    """Yield those of all resources of a type, by ascending target, in lists for `unlink`.
+
+    Raises PyMongoError.
+    """
     key, targets = link.foreign_key, graph[link.target].collection
     stages: list[Stage] = [
         {"$match": {key: {"$ne": None}}},
@@ -39,9 +42,10 @@ async def dangling_links(
         {"$sort": {key: 1, ID: 1}},
         {"$project": {key: True}},
     ]
-    records = database[resource.collection]
-    async for record in records.aggregate(stages, session=session, allowDiskUse=True):
-        yield DanglingLink(record[ID], record[key])
+    collection = database[resource.collection]
+    cursor = collection.aggregate(stages, session=session, allowDiskUse=True)
+    while records := await cursor.to_list(_BATCH_SIZE):
+        yield [DanglingLink(record[ID], record[key]) for record in records]
 
 
 async def unlink(
@@ -60,16 +64,3 @@ async def unlink(
         await database[link.history.collection].update_many(periods, [{"$set": {UNTIL: "$$NOW"}}])
     query = {ID: sources, link.foreign_key: targets}
     await database[resource.collection].update_many(query, [{"$set": fields}])
-
-
-async def unlink_all(database: Database, resource: ResourceType, link: Link, graph: Graph) -> int:
-    """Remove all that lead to nothing; return how many there were. Raises PyMongoError."""
-    total, batch = 0, list[DanglingLink]()
-    async for dangling in dangling_links(database, resource, link, graph):
-        batch.append(dangling)
-        if len(batch) == BATCH_SIZE:
-            await unlink(database, resource, link, batch)
-            total += len(batch)
-            batch.clear()
-    await unlink(database, resource, link, batch)
-    return total + len(batch)

@@ -16,7 +16,7 @@ from registry.model.graph import Graph, TrackedLink, tracked_links
 from registry.model.implicit_attributes import SINCE, UNTIL
 from registry.model.record import ID, VERSION, Record
 from registry.model.resource_type import ResourceType
-from registry.operations.dangling_links import unlink_all
+from registry.operations.dangling_links import dangling_links, unlink
 from registry.program import StartError
 from registry.storage.counters import COUNTERS, LAST, count_records
 from registry.storage.indexes import drop_index
@@ -158,7 +158,11 @@ async def _unlink(database: Database, graph: Graph) -> None:
     """Remove links to nothing; log how many there were."""
     for resource in graph.values():
         for link in () if resource.read_only else resource.links:  # periods outlive their targets
-            if total := await unlink_all(database, resource, link, graph):
+            total = 0
+            async for dangling in dangling_links(database, resource, link, graph):
+                await unlink(database, resource, link, dangling)
+                total += len(dangling)
+            if total:
                 message = "%d of %s had as %s a %s that does not exist, and have none now"
                 _log.warning(message, total, resource.collection, link.name, link.target)
 

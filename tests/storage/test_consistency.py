@@ -79,7 +79,7 @@ async def small(api: Api, database: Database) -> Database:
 
 
 def lines(report: Report) -> list[str]:
-    return [str(violation) for rule in report.rules for violation in rule.listed]
+    return [violation for rule in report.rules for violation in rule.listed]
 
 
 @pytest.mark.parametrize("case", BROKEN, ids=lambda case: case[1])

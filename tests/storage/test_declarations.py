@@ -54,7 +54,7 @@ def restart(serve: Serve, settings: Settings) -> Restart:
 async def violations(api: Api, database: Database) -> list[str]:
     graph = api.client.app[REPOSITORY]._graph
     report = await check(database, graph)
-    return [str(one) for rule in report.rules for one in rule.listed]
+    return [line for rule in report.rules for line in rule.listed]
 
 
 async def attributes(api: Api, path: str = "/computers") -> list[dict[str, Any]]:

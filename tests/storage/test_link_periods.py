@@ -103,10 +103,10 @@ def write_of(registry: Registry, kind: str, id_: int, value: Any) -> Any:
 
 def lines(report: Report) -> list[str]:
     return [
-        str(one)
+        line
         for rule in report.rules
-        for one in rule.listed
-        if "assignment" in str(one) or "period" in str(one)
+        for line in rule.listed
+        if "assignment" in line or "period" in line
     ]
 
 

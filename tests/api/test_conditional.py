@@ -278,16 +278,12 @@ async def test_neither_collections_nor_operations_have_a_tag(
         assert (await fleet.operate(add(COMPUTER), **{"If-None-Match": value})).status == 200
 
 
-@pytest.mark.parametrize("is_versioned", [True, False])
 @pytest.mark.parametrize(
     "write", [PERSON_WRITES[0], PERSON_WRITES[1], *PERSON_WRITES[3:], COMPUTER_WRITES[2]]
 )
 async def test_one_of_many_concurrent_writes_with_the_same_tag_succeeds(
-    fleet: Api, database: Database, write: Write, is_versioned: bool
+    fleet: Api, write: Write
 ) -> None:
-    if not is_versioned:
-        for name in ("persons", "computers"):
-            await database[name].update_many({}, {"$unset": {"version": True}})
     etag = await tag(fleet, resource_path(write))
     responses = await asyncio.gather(*(send(fleet, write, etag) for _ in range(12)))
     statuses = [response.status for response in responses]

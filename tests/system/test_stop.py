@@ -18,6 +18,7 @@ import pytest_asyncio
 from registry.mongod import embedded
 from registry.settings import Settings
 from tests.mongods import client_of
+from tests.support import complete_record
 from tests.system.conftest import Start
 from tests.system.service import (
     TIMEOUT,
@@ -67,7 +68,10 @@ def terminate(service: Service) -> None:
 async def stored_computers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data directory with more computers than the buffers of a connection can hold."""
     settings = Settings(data_dir=tmp_path_factory.mktemp("computers"))
-    records = [{"_id": id_, "serial": "x" * 255, "person": None} for id_ in range(1, COMPUTERS + 1)]
+    records = [
+        complete_record({"_id": id_, "serial": "x" * 255, "person": None})
+        for id_ in range(1, COMPUTERS + 1)
+    ]
     async with embedded.mongod(settings) as uri, client_of(uri) as client:
         await client[settings.database].computers.insert_many(records)
     return settings.data_dir

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.conftest import Serve
 from tests.devices import WITH_DEVICES
-from tests.support import Api, Database
+from tests.support import Api, Database, complete_record
 from tests.transfer.conftest import RunCommand
 
 CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
@@ -196,10 +196,10 @@ async def test_an_option_that_the_service_refuses_leaves_no_file(
 async def test_an_export_that_ends_early_leaves_no_file(
     api: Api, database: Database, run: RunCommand, tmp_path: Path
 ) -> None:
-    records = [{"_id": id_, "serial": f"S{id_}"} for id_ in range(1, 3_000)]
+    records = [complete_record({"_id": id_, "serial": f"S{id_}"}) for id_ in range(1, 3_000)]
     await database.computers.insert_many(records)
     await database.computers.update_one(
-        {"_id": 2_999}, {"$set": {"serial": 7}}, bypass_document_validation=True
+        {"_id": 2_999}, {"$set": {"serial": b"no text"}}, bypass_document_validation=True
     )
     done = await run("export", "--url", api.origin, "--type=computer", tmp_path / "all.csv")
     assert (done.status, os.listdir(tmp_path)) == (1, [])  # noqa: PTH208 - the names

@@ -54,8 +54,8 @@ caches. Three in flight serve 1.28 times as many pages."""
 PAGES_BY_ID = BatchLimits(12, 3)
 """Pages in the order of the ids, per type, for the same reasons."""
 
-POSITIONS = BatchLimits(10_000)
-"""Pages that are located by number at one point in time, per type."""
+COUNTER_READS = BatchLimits(10_000)
+"""Reads of counters, for totals and for pages by number."""
 
 TOKENS = BatchLimits(1_000, 2)
 """Lookups of access tokens."""
@@ -66,7 +66,7 @@ CPU time."""
 
 MEMBERS = 5_000
 """Members of to-many relationships that one query returns: of one request, and of all those of a
-batch. A request for more reads them in chunks, as a heavy query."""
+batch. A request for more reads them in chunks, as a heavy request."""
 
 SHARING_CALLERS = 256
 """Requests that share one result: a page, a document, a ping."""

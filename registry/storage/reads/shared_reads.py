@@ -1,4 +1,4 @@
-"""What the reads of all requests share: lookups and pages in progress, and indexes of ids.
+"""What the reads of all requests share: lookups, pages and reads of counters in progress.
 
 Lookups by id or foreign key share queries. Without that, reading a resource takes 2.8 times the CPU
 time, a page with `include` 1.5 times. So do pages in the order of the ids: without that, at 16
@@ -15,11 +15,11 @@ from bson.timestamp import Timestamp
 from pymongo import ASCENDING
 
 from registry.capacity import (
+    COUNTER_READS,
     LOOKUPS_OF_MANY,
     LOOKUPS_OF_ONE,
     MEMBERS,
     PAGES_BY_ID,
-    POSITIONS,
     UNSHARED_LOOKUPS,
     BatchLimits,
     Capacity,
@@ -114,7 +114,7 @@ class Reads:
         """Return the counter of a type, and the time of the snapshot. Raises PyMongoError."""
         key = COUNTERS, time
         batcher = self._batchers.get(key) or self._new_batcher(
-            key, "positions", POSITIONS, partial(self._read_counters, time)
+            key, "counters", COUNTER_READS, partial(self._read_counters, time)
         )
         counters, time = await batcher.load(resource_type.type)
         return IdCounter.of(counters[0]), time

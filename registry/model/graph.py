@@ -34,11 +34,8 @@ _RESERVED = {*_MEMBERS, "relationships", "type", *AUTHORSHIP, VERSION, LAST_WRIT
 _MAX_TYPES = 50
 """Types, including histories: what is derived from each is kept in caches of 64."""
 
-_MAX_INDEXES = 64
-"""MongoDB's limit for a collection."""
-
-_UNDECLARED_INDEXES = 2
-"""The indexes of the ids and of the text blocks."""
+_MAX_INDEXES = 63
+"""MongoDB's limit for a collection, without the index of the ids."""
 
 
 class Graph(dict[str, ResourceType]):
@@ -168,11 +165,10 @@ def _check_attributes(resource_type: ResourceType) -> None:
 
 def _check_indexes(resource_type: ResourceType) -> None:
     count = len(resource_type.indexed_fields - {ID}) + len(resource_type.unique_attributes)
-    if count > _MAX_INDEXES - _UNDECLARED_INDEXES:
+    if count > _MAX_INDEXES:
         raise InvalidDeclaration(
             f"{resource_type.type} needs {count} indexes, one for each attribute and link and "
-            "another for each unique attribute; allowed are "
-            f"{_MAX_INDEXES - _UNDECLARED_INDEXES}",
+            f"another for each unique attribute; allowed are {_MAX_INDEXES}",
             *_path_of(resource_type),
         )
 

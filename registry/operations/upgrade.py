@@ -129,7 +129,7 @@ async def _to_2(database: Database, graph: Graph) -> Sequence[Record]:
             await periods.update_many({bound: former_null}, {"$set": {bound: None}})
     await _unlink(database, graph)
     last = {id_: counter.get(LAST, counter.get("seq", 0)) for id_, counter in former.items()}
-    counters: dict[Any, Record] = {id_: {ID: id_, "seq": number} for id_, number in last.items()}
+    counters: dict[Any, Record] = {id_: {ID: id_, LAST: number} for id_, number in last.items()}
     for type_name, resource in graph.items():
         counted = await count_records(database, resource, last.get(type_name, 0))
         counters[type_name] = {ID: type_name, **counted.fields}

@@ -32,9 +32,6 @@ COUNTERS = "counters"
 FIELDS = LAST, COUNT, DELETED = "last", "count", "deleted"
 """The fields of a counter."""
 
-_FORMER_LAST = "seq"
-"""The field with the last id in the counters of earlier versions, which had no others."""
-
 BLOCK = 4_096
 """Ids per block. Where some are deleted, a page skips half of a block on average."""
 
@@ -134,12 +131,13 @@ async def count_records(
 async def prepare_counters(database: Database, graph: Graph) -> None:
     """Create missing counters, also for data that have none yet. Raises PyMongoError.
 
-    Several processes may do that at once: only the first one stores a counter.
+    The counter of a type that was not declared at an upgrade has nothing but `last`. Several
+    processes may do that at once: only the first one stores a counter.
     """
     for resource in graph.values():
         counter = await database[COUNTERS].find_one({ID: resource.type})
         if counter is None or COUNT not in counter:
-            last = (counter or {}).get(_FORMER_LAST, 0)
+            last = (counter or {}).get(LAST, 0)
             found = await count_records(database, resource, last)
             await store_counter(database, resource, found, counter)
 
@@ -150,12 +148,14 @@ async def store_counter(
     counter: IdCounter,
     replaced: Mapping[str, Any] | None,
 ) -> bool:
-    """Store a counter in place of another, None if there is none; return whether it was there."""
-    fields = {name: (replaced or {}).get(name) for name in (_FORMER_LAST, *FIELDS)}
-    update = {"$set": counter.fields, "$unset": {_FORMER_LAST: True}}
+    """Store a counter in place of another; return whether that was still stored.
+
+    replaced: None if there is none.
+    """
+    fields = {name: (replaced or {}).get(name) for name in FIELDS}
     try:
         query: Record = {ID: resource.type, **fields}
-        await database[COUNTERS].update_one(query, update, upsert=True)
+        await database[COUNTERS].update_one(query, {"$set": counter.fields}, upsert=True)
     except DuplicateKeyError:
         return False
     return True

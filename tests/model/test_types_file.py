@@ -122,7 +122,7 @@ INVALID: list[tuple[str, int | None, str]] = [
         6,
         "are each other's inverse: many-to-many links",
     ),
-    ("[computer]\n" + "".join(f'a{n} = "text"\n' for n in range(10_000)), 1, "allowed are 62"),
+    ("[computer]\n" + "".join(f'a{n} = "text"\n' for n in range(10_000)), 1, "allowed are 63"),
     (
         "".join(f'[t{n}]\ncollection = "c{n}"\nx = "text"\n' for n in range(60)),
         None,

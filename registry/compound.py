@@ -92,7 +92,7 @@ async def resolve(  # noqa: PLR0913 - what a document depends on
     return await stream.collect(records)
 
 
-async def only(records: Sequence[Record]) -> AsyncGenerator[Sequence[Record]]:
+async def single_chunk(records: Sequence[Record]) -> AsyncGenerator[Sequence[Record]]:
     """Yield the only chunk of a document."""
     if records:
         yield records

@@ -48,7 +48,7 @@ LONGEST = (
     *("tests/web", "tests/system/test_schemathesis", "tests/system/test_clients"),
     *("tests/system/test_versions", "tests/system/test_stop", "tests/api/test_filtering"),
     *("tests/consistency", "tests/system/test_start", "tests/storage/test_query_plans"),
-    *("tests/api/test_changes", "tests/storage/test_added_fields", "tests/transfer/test_importing"),
+    *("tests/api/test_changes", "tests/storage/test_declarations", "tests/transfer/test_importing"),
     *("tests/storage/test_consistency", "tests/storage/test_embedded", "tests/api/test_paging"),
     *("tests/storage/test_overload", "tests/api/test_conditional", "tests/system/test_transfer"),
     *("tests/storage/test_lost_connections", "tests/api/test_streaming"),

@@ -453,9 +453,9 @@ def identity(item: Any) -> tuple[str, str]:
 class CommandLog(monitoring.CommandListener):
     """Records the commands that this process sends to MongoDB.
 
-    Without `hello`, which precedes the first read from a primary, the drops of the databases of
-    other tests, and the leases of services, which are renewed in the background. unlimited: the
-    names of those without a time limit. denied: of those for which the user lacks a privilege.
+    Without `hello`, which precedes the first read from a primary, and the drops of the databases of
+    other tests. unlimited: the names of those without a time limit. denied: of those for which the
+    user lacks a privilege.
     """
 
     def __init__(self) -> None:

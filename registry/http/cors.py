@@ -78,7 +78,7 @@ async def _respond_to_preflight() -> web.Response:
 
 
 def check_site(addresses: Addresses, cors: Cors) -> Middleware:
-    """Return the middleware that lets only requests through which no other site can forge.
+    """Return the middleware that lets through only what no other site can forge.
 
     It refuses other hosts and pages of other sites, and responds to preflight requests.
     """

@@ -62,9 +62,8 @@ class Kind:
     messages. schema: OpenAPI, of the values that filters compare with. example: of a value in JSON.
     parse: a value in a query parameter -> the value in JSON; raises ValueError. check: a validator
     of loaded values, for those that MongoDB cannot store; None if the field loads no others. store:
-    a loaded value -> the stored form. restore: the reverse.
-    is_indexed: whether filters and sorting have an index. ignores_case: whether unique values that
-    differ in case alone are the same.
+    a loaded value -> the stored form. restore: the reverse. is_indexed: whether filters and sorting
+    have an index. ignores_case: whether unique values that differ in case alone are the same.
     """
 
     stored_type: type

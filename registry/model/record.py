@@ -27,7 +27,7 @@ never returned. It changes with each such write, so a change stream shows every 
 
 
 def version_of(record: Record) -> int:
-    """Return the version of a record, 0 if an external writer has left it unset."""
+    """Return the version of a record; 0 of a period, which has none."""
     return record.get(VERSION) or 0
 
 

@@ -217,8 +217,3 @@ class Bulkheads:
         """Let the metrics of this process show these bulkheads."""
         for field in fields(self):
             getattr(self, field.name).expose()
-
-    @property
-    def are_idle(self) -> bool:
-        """Whether no operation on the database is in progress."""
-        return self.small_requests.is_idle and self.heavy_requests.is_idle and self.streams.is_idle

@@ -13,7 +13,7 @@ from registry.jsonapi.error_types import DiskFull, InvalidPosition, PositionExpi
 from registry.model.graph import Graph
 from registry.mongod.data_directory import RESERVE_BYTES, DiskSpace
 from registry.storage.bulkheads import Bulkheads
-from registry.storage.counters import prepare_counters
+from registry.storage.counters import COUNTERS, prepare_counters
 from registry.storage.errors import RecordRefused, translated_errors
 from registry.storage.indexes import prepare_unique_indexes
 from registry.storage.maintenance import Maintenance
@@ -54,7 +54,7 @@ class Repository:
 
     bulkheads: callers enter `uploads`, `followers`, `catch_ups` and for some `streams`, the
     methods enter the others. positions: of this database; set by `prepare`. on_failure: called with
-    the reason if the service has to end, as another one declares other types.
+    the reason when the service has to end: another one has declared other types.
     """
 
     positions: Positions
@@ -92,7 +92,7 @@ class Repository:
         """
         await prepare_validators(self._database, self._graph)
         await prepare_counters(self._database, self._graph)
-        self.positions = await Positions.of(self._database, "counters")
+        self.positions = await Positions.of(self._database, COUNTERS)
         await prepare_results(self._database)
         await prepare_unique_indexes(self._database, self._graph)
         await self._maintenance.prepare()

@@ -258,7 +258,7 @@ STEPS = (
 
 
 async def stored(database: Database) -> State:
-    """Store resources of an external writer; return the state that has those that change."""
+    """Store resources; return the state that has those that change."""
     await insert_fleet(database, len(PERSONS), len(UNCHANGED) + len(COMPUTERS))
     state = State(Model())
     for person in PERSONS:

@@ -41,7 +41,6 @@ CURSORS = Cursors("person", BY_NAME)
 PROFILE = "https://jsonapi.org/profiles/ethanresnick/cursor-pagination"
 
 TYPED = Cursors("device", parse_sort("active,size,price,seen,name", GRAPH["device"], GRAPH))
-LATEST = datetime.datetime.max.replace(tzinfo=datetime.UTC)
 
 TIMES = st.datetimes(timezones=st.just(datetime.UTC))
 NUMBERS = st.decimals(allow_nan=False, places=10).filter(lambda number: abs(number) < 10**24)

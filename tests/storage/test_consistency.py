@@ -24,14 +24,10 @@ Break = Callable[[Database], Awaitable[object]]
 
 
 def set_in(collection: str, id_: Any, **fields: Any) -> Break:
-    """Return a function that sets fields of a stored document, as an external writer would."""
+    """Return a function that sets fields of a stored document, whatever its validator says."""
     return lambda database: database[collection].update_one(
         {"_id": id_}, {"$set": fields}, bypass_document_validation=True
     )
-
-
-def unset_in(collection: str, id_: Any, field: str) -> Break:
-    return lambda database: database[collection].update_one({"_id": id_}, {"$unset": {field: ""}})
 
 
 def add_period(since: datetime) -> Break:

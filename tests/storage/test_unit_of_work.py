@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from bson.int64 import Int64
 
 from registry.jsonapi.changes import Verb
 from registry.storage.mongo import read_commands
@@ -14,19 +13,6 @@ PERSONS, COMPUTERS = 5, 9
 
 NAMES = {"first_name": "Ada", "last_name": "King"}
 
-EXTERNAL: list[dict[str, Any]] = [
-    {"email": "a@x.org", "version": 3, "more": [1]},
-    {},
-    {"version": Int64(2), "full_name": "wrong"},
-    {"version": None, "full_name": None},
-]
-"""Persons as an external writer may have stored them."""
-
-CHANGES: list[dict[str, Any]] = [
-    {"last_name": "$first_name"},
-    {"first_name": "$$ROOT", "last_name": "{$x}", "email": "b@x.org"},
-]
-
 
 @pytest.fixture
 async def registry(api: Api, database: Database) -> Registry:
@@ -36,6 +22,13 @@ async def registry(api: Api, database: Database) -> Registry:
 
 async def patch(api: Api, id_: str, **attributes: Any) -> Response:
     return await api.patch(f"/persons/{id_}", new("person", **attributes))
+
+
+async def test_text_that_looks_like_an_expression_is_stored_as_it_is(api: Api) -> None:
+    id_ = await api.person()
+    response = await patch(api, id_, first_name="$$ROOT", last_name="$first_name")
+    assert response.data["attributes"]["full_name"] == "$$ROOT $first_name"
+    assert (await api.get("/persons?filter[last_name]=$first_name")).ids == [id_]
 
 
 async def versions_after(

@@ -13,7 +13,7 @@ from typing import ClassVar, Self, TypeVar
 
 from aiohttp import hdrs, web
 
-from registry.compound import CompoundStream, only, resolve
+from registry.compound import CompoundStream, resolve, single_chunk
 from registry.http.access_control import AUTHENTICATOR, PRINCIPAL, bearer_token
 from registry.http.addresses import query_of
 from registry.http.app_keys import ADDRESSES, REPOSITORY
@@ -285,7 +285,7 @@ class ResourceView(DocumentView):
         stream = CompoundStream(resource, query, snapshot, self.graph)
 
         async def primary() -> AsyncGenerator[Part]:
-            async for part in stream.primary(only([record])):
+            async for part in stream.primary(single_chunk([record])):
                 yield part._replace(linkage=_with_written(part.linkage, resource, record, change))
 
         async with (
@@ -304,7 +304,7 @@ class ResourceView(DocumentView):
     ) -> web.StreamResponse:
         """Respond with the pieces of a body, without an entity tag.
 
-        snapshot: what was read; None for a write. Raises BulkheadFull for too many streams.
+        snapshot: what was read; None for a write. Raises Overloaded for too many streams.
         """
         async with (
             self.repository.bulkheads.streams.slot(self.client),

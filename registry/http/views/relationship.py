@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 
 from aiohttp import web
 
-from registry.compound import CompoundStream, only, resolve
+from registry.compound import CompoundStream, resolve, single_chunk
 from registry.http.request_headers import NO_PREFERENCES
 from registry.http.routes import Route
 from registry.http.views.document_view import JSONAPI, ResourceView
@@ -88,7 +88,7 @@ class RelatedView(_RelationshipView):
         if compound is None:
             stream = CompoundStream(self.target, query, snapshot, self.graph)
             envelope = Envelope(links, many=False)
-            pieces = document_pieces(stream, only(records), query, envelope)
+            pieces = document_pieces(stream, single_chunk(records), query, envelope)
             return await self.stream(pieces, snapshot, JSONAPI)
 
         def encode() -> bytes:
@@ -124,7 +124,7 @@ class LinkageView(_RelationshipView):
         if compound is None:
             meta = page_meta(page, window) if relationship.to_many else None
             envelope = Envelope(links, meta, relationship.to_many)
-            pieces = self._pieces(only(window.records), query, snapshot, envelope)
+            pieces = self._pieces(single_chunk(window.records), query, snapshot, envelope)
             return await self.stream(pieces, snapshot, JSONAPI)
         if query.include:  # its paths begin with the relationship
             rest = {**(compound.included or {})}

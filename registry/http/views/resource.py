@@ -7,7 +7,7 @@ from functools import partial
 
 from aiohttp import hdrs, web
 
-from registry.compound import CompoundStream, only, resolve
+from registry.compound import CompoundStream, resolve, single_chunk
 from registry.csv_format import CsvTable
 from registry.http.request_headers import is_current, read_preferences
 from registry.http.views.document_view import ResourceView
@@ -141,7 +141,7 @@ async def respond_with_listing(
         meta = page_meta(query.page, window)
         if compound is None:
             stream = CompoundStream(resource, query, snapshot, view.graph)
-            encoded = document_pieces(stream, only(records), query, Envelope(links, meta))
+            encoded = document_pieces(stream, single_chunk(records), query, Envelope(links, meta))
             return await view.stream(encoded, snapshot, content)
 
         def encode() -> bytes:

@@ -162,11 +162,6 @@ class ReadCommands:
         """Return the time of the latest snapshot."""
         return (await self.run(find_command("counters", {}, {"_id": True}, limit=1))).time
 
-    @property
-    def is_sharded(self) -> bool:
-        """Whether the database is on a cluster of shards."""
-        return self._client.topology_description.topology_type_name in {"Sharded", "LoadBalanced"}
-
     async def _send(self, command: Command, session: Session | None = None) -> dict[str, Any]:
         """Return the reply to a command, which is sent again if its connection is lost."""
         is_repeated = False

@@ -1,7 +1,7 @@
 """Selections: the records of one collection that satisfy conditions, read in an order.
 
-- A page begins at a position, by a range of an index for each key of the order, or it
-  skips records.
+- A page begins at a position, by a range of an index for each key of the order, or it skips
+  records.
 - If an index covers only the first key of an order, no more is sorted than up to the first key of
   the last record.
 - A search in texts is done in the index of the attribute.

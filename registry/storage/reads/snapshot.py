@@ -31,9 +31,8 @@ class Snapshot:
     time: that of the write to show, if there is one. Otherwise the first read determines it, so no
     other may begin before that has returned; the snapshot has every write acknowledged before. The
     methods raise Unavailable, also when the snapshot is older than MongoDB keeps them (five minutes
-    by default).
-    Records are shared with other requests: callers must not modify them, and they may have more
-    fields. reads: what all snapshots share.
+    by default). Records are shared with other requests: callers must not modify them, and they may
+    have more fields. reads: what all snapshots share.
     """
 
     __slots__ = ("_session", "reads", "time")
@@ -115,7 +114,7 @@ class Snapshot:
     async def member_ids(self, relationship: Relationship, id_: int) -> AsyncGenerator[list[int]]:
         """Yield the ids of all members of one resource, ascending, MEMBERS at a time.
 
-        For responses that have begun: waits for slots of heavy queries as long as it takes.
+        For responses that have begun: waits for slots of heavy requests as long as it takes.
         """
         target, foreign_key = self.reads.graph[relationship.target], relationship.foreign_key
         sort = {foreign_key: ASCENDING, ID: ASCENDING}

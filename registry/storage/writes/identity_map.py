@@ -49,7 +49,7 @@ class IdentityMap:
     """The records of all types, by type and id, also periods and results of idempotency keys.
 
     Records are replaced, never modified, so that a result keeps the state that its write has left.
-    A savepoint allows to undo the changes of one request.
+    What a request has changed since its savepoint can be undone.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -186,7 +186,7 @@ def rejection(
     error = rejected.error
     key = list(error.get("keyPattern", ())) if error["code"] == DUPLICATE_KEY else []
     for write, record in reversed(results):
-        # Another service, or a person, may have created the index.
+        # Another service may have created the index.
         is_rejected = write.resource is resource and record[ID] == rejected.id
         if is_rejected and len(key) == 1 and key[0] in write.change.attributes:
             pointer = write.position / "attributes" / key[0]

@@ -198,8 +198,8 @@ class UnitOfWork:
     async def flush(self, requests: Sequence[WriteRequest], outcomes: Sequence[Outcome]) -> None:
         """Store what requests with these outcomes have changed.
 
-        Raises ResultTooLarge; of a single request also ValueTaken for a value
-        that only the index does not tell apart from that of another resource.
+        Raises ResultTooLarge; of a single request also ValueTaken for a value that only the index
+        does not tell apart from that of another resource.
         """
         changes = self.records.take_changes()
         await self.new_ids.store(changes)

@@ -136,7 +136,7 @@ LOG_LINES_DROPPED = Counter(
 )
 WORKERS = Gauge("registry_workers", "Processes that serve requests.")
 
-FAMILIES = tuple(one for one in globals().values() if isinstance(one, Family))
+FAMILIES = tuple(member for member in globals().values() if isinstance(member, Family))
 """All families, in the order of their declarations."""
 
 

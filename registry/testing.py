@@ -209,4 +209,7 @@ class Databases:
 
     def _collections_of(self, name: str) -> dict[str, Any]:
         """Return the options of each collection by its name."""
-        return {one["name"]: one["options"] for one in self._client[name].list_collections()}
+        return {
+            collection["name"]: collection["options"]
+            for collection in self._client[name].list_collections()
+        }

@@ -84,8 +84,8 @@ class KeysUnavailable(Exception):
 def sufficient_scopes(action: Action, resource: ResourceType | None) -> tuple[str, ...]:
     """Return the scopes that allow an action, the narrowest first. resource: None for all types."""
     actions = (Action.WRITE,) if action is Action.WRITE else (Action.READ, Action.WRITE)
-    of_type = [f"{resource.collection}:{one.value}" for one in actions] if resource else []
-    return (*of_type, *(one.value for one in actions))
+    of_type = [f"{resource.collection}:{action.value}" for action in actions] if resource else []
+    return (*of_type, *(action.value for action in actions))
 
 
 def known_scopes(resources: Iterable[ResourceType]) -> frozenset[str]:

@@ -283,7 +283,7 @@ async def _transactions(
 
 def _linkage(value: Any) -> Any:
     if isinstance(value, list | tuple):
-        return [_linkage(one) for one in value]
+        return [_linkage(member) for member in value]
     if value is not None and not isinstance(value, Resource):
         raise TypeError(f"a list may have only resources, not {value!r:.80}")
     return value and {"type": value.type, "id": value.id}

@@ -161,8 +161,8 @@ def linked_resources(document: Any) -> list[Resource]:
     """Return the resources in `data`, which lead to those in `included`."""
     known: dict[tuple[str, str], Resource] = {}
 
-    def resource_of(one: Any) -> Resource:
-        key = one["type"], one["id"]
+    def resource_of(member: Any) -> Resource:
+        key = member["type"], member["id"]
         return known.setdefault(key, Resource(*key))
 
     def linked(data: Any) -> Any:
@@ -171,10 +171,10 @@ def linked_resources(document: Any) -> list[Resource]:
         return data and resource_of(data)
 
     primary = document["data"] if isinstance(document["data"], list) else [document["data"]]
-    for one in [*primary, *document.get("included", ())]:
-        resource = resource_of(one)
-        resource.attributes |= one.get("attributes", {})
-        for name, relationship in one.get("relationships", {}).items():
+    for member in [*primary, *document.get("included", ())]:
+        resource = resource_of(member)
+        resource.attributes |= member.get("attributes", {})
+        for name, relationship in member.get("relationships", {}).items():
             if "data" in relationship:
                 resource.related[name] = linked(relationship["data"])
     return list(map(resource_of, primary))

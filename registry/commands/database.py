@@ -91,7 +91,7 @@ async def _restore(settings: Settings, name: str, omitted: Container[str]) -> No
     restored = f"{_summary(manifest, settings)} from the backup of {manifest.time}"
     note(f"Restored {restored} into {place_of(settings)}")
     advice = ": revoke those that have been revoked since the backup"
-    valid = ", ".join(one.name for one in tokens if one.state == "valid")
+    valid = ", ".join(token.name for token in tokens if token.state == "valid")
     note(f"Valid access tokens: {f'{valid}{advice}' if valid else 'none'}")
 
 
@@ -184,7 +184,7 @@ def forget(arguments: Sequence[str]) -> None:
     parser.add_argument("id", metavar="ID", help="the id that the resource had")
     parsed = parser.parse_args(arguments)
     settings, id_ = parser.settings(parsed), parse_id(parsed.id)
-    types = {one.type: one for one in settings.graph.writable}
+    types = {resource.type: resource for resource in settings.graph.writable}
     if parsed.type not in types:
         parser.error(f"TYPE: {parsed.type!r} is not {' or '.join(types)}")
     if id_ is None:

@@ -39,7 +39,7 @@ def main(arguments: Sequence[str]) -> None:
     graph = declared_graph(arguments)
     parser = _parser(graph)
     parsed = parser.parse_args(arguments)
-    types = [one for one in _by_dependency(graph) if not one.read_only]
+    types = [resource for resource in _by_dependency(graph) if not resource.read_only]
     if parsed.type is not None:
         types = [graph[parsed.type]]
     elif is_csv(parsed) or parsed.fields or parsed.filter or parsed.sort:
@@ -78,10 +78,13 @@ async def _export(parsed: argparse.Namespace, types: Sequence[ResourceType]) -> 
     with output_file(parsed.file) as file:
         async with open_client(parsed.url) as client:
             return {
-                one.collection: await write(
-                    client, one.collection, [*chosen, *_projection_parameters(one, columns)], file
+                resource.collection: await write(
+                    client,
+                    resource.collection,
+                    [*chosen, *_projection_parameters(resource, columns)],
+                    file,
                 )
-                for one in types
+                for resource in types
             }
 
 
@@ -97,8 +100,8 @@ def _filter_parameter(text: str) -> tuple[str, str]:
 def _by_dependency(graph: Graph) -> list[ResourceType]:
     """Return the types, each after the types it links to, if that is possible."""
     targets = {
-        name: {link.target for link in one.links if link.target != name}
-        for name, one in graph.items()
+        name: {link.target for link in resource.links if link.target != name}
+        for name, resource in graph.items()
     }
     with suppress(CycleError):
         return [graph[name] for name in TopologicalSorter(targets).static_order()]
@@ -144,7 +147,9 @@ async def _write_ndjson(client: Client, path: str, parameters: Parameters, file:
             for resource in page["data"]:
                 shown = {name: resource[name] for name in ("type", ID, "attributes")}
                 if links := resource.get("relationships"):
-                    linkage = {name: {"data": one["data"]} for name, one in links.items()}
+                    linkage = {
+                        name: {"data": relationship["data"]} for name, relationship in links.items()
+                    }
                     shown["relationships"] = linkage
                 file.write(orjson.dumps(shown, option=orjson.OPT_APPEND_NEWLINE))
             lines += len(page["data"])

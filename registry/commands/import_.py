@@ -190,10 +190,17 @@ def _options(parser: Parser, parsed: argparse.Namespace, graph: Graph) -> Import
 def _keys(text: str, graph: Graph, types: set[str]) -> dict[str, tuple[str, ...]]:
     """Return the names of attributes by type: of `serial`, `computer.serial` or `owner.email`."""
     names = [name.rpartition(".") for name in text.split(",")]
-    (prefix, *others), fields = {first for first, _, _ in names}, tuple(one for *_, one in names)
-    links = (link for one in types for link in graph[one].to_one.values() if link.name == prefix)
+    (prefix, *others), fields = {first for first, _, _ in names}, tuple(name for *_, name in names)
+    links = (
+        link
+        for type_name in types
+        for link in graph[type_name].to_one.values()
+        if link.name == prefix
+    )
     named = types if not prefix else {prefix, *(link.target for link in links)} & graph.keys()
-    found = {one: fields for one in named if graph[one].readable.keys() >= {*fields}}
+    found = {
+        type_name: fields for type_name in named if graph[type_name].readable.keys() >= {*fields}
+    }
     return {} if others else found
 
 

@@ -52,7 +52,7 @@ def _parser(graph: Graph) -> Parser:
         required=True,
         action="append",
         dest="scopes",
-        type=checked(lambda one: check_scopes([one], graph.writable)),
+        type=checked(lambda scope: check_scopes([scope], graph.writable)),
         help="read, write (implies read), or for one collection: persons:read; repeatable",
     )
     expires_help = "such as 12h or 90d from now [default: never]"

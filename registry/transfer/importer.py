@@ -74,7 +74,7 @@ class Ledger:
 
     def put(self, values: Mapping[Any, Any]) -> None:
         """Add or replace values by key, all or none."""
-        pairs = [(orjson.dumps(key).decode(), orjson.dumps(one)) for key, one in values.items()]
+        pairs = [(orjson.dumps(key).decode(), orjson.dumps(value)) for key, value in values.items()]
         with self._database:
             self._database.executemany("INSERT OR REPLACE INTO known VALUES (?, ?)", pairs)
 
@@ -129,9 +129,9 @@ class Importer:
 
     async def _find(self, rows: Sequence[Row]) -> dict[ResourceKey, list[Known]]:
         """Return what rows mention that is stored, or that earlier ones have added."""
-        wanted = {one.key: one for row in rows for one in row.mentions if one.key}
-        earlier = {key: [Known(**one)] for key, one in self.ledger.get(wanted).items()}
-        unknown = [one for key, one in wanted.items() if key not in earlier]
+        wanted = {mention.key: mention for row in rows for mention in row.mentions if mention.key}
+        earlier = {key: [Known(**mention)] for key, mention in self.ledger.get(wanted).items()}
+        unknown = [mention for key, mention in wanted.items() if key not in earlier]
         return earlier | await self._lookups.find(unknown)
 
     async def _store(self, rows: Sequence[Row]) -> None:
@@ -151,7 +151,7 @@ class Importer:
                 continue
             for effect, type_name in plan.effects:
                 self.counts[effect][self.graph[type_name].collection] += 1
-            known |= {key: [one] for key, one in stored.items()}
+            known |= {key: [resource] for key, resource in stored.items()}
             results |= stored
         # Together: an import that continues repeats the requests of a batch as they were.
         self.ledger.put({**results, _LINE: rows[-1].line})

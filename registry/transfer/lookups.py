@@ -65,23 +65,25 @@ class Lookups:
 
     def __post_init__(self) -> None:
         self._addresses = {
-            type_name: {name for name, one in resource.readable.items() if one.kind.ignores_case}
+            type_name: {
+                name for name, attribute in resource.readable.items() if attribute.kind.ignores_case
+            }
             for type_name, resource in self.graph.items()
         }
 
     def identify(self, row: Row) -> None:
         """Set the keys of a row and of its targets."""
-        for one in row.mentions:
-            if ID in one.values and one.type in self.options.labels:
-                one.lid = f"id {one.values.pop(ID)}"
-            if one is not row and one.label:
-                one.key = one.label
-            elif one.values and (one is not row or not self.options.creates):
-                names = self._names(one)
-                one.is_named = bool(names)
-                if all(one.values.get(name) is None for name in names):
-                    names = tuple(sorted(one.values))
-                one.key = self._key(one.type, names, one.values)
+        for mention in row.mentions:
+            if ID in mention.values and mention.type in self.options.labels:
+                mention.lid = f"id {mention.values.pop(ID)}"
+            if mention is not row and mention.label:
+                mention.key = mention.label
+            elif mention.values and (mention is not row or not self.options.creates):
+                names = self._names(mention)
+                mention.is_named = bool(names)
+                if all(mention.values.get(name) is None for name in names):
+                    names = tuple(sorted(mention.values))
+                mention.key = self._key(mention.type, names, mention.values)
 
     def _names(self, mention: Mention) -> tuple[str, ...]:
         """Return the names of what tells a resource apart: named, its id, unique, an address.
@@ -108,10 +110,10 @@ class Lookups:
     async def find(self, mentions: Iterable[Mention]) -> dict[ResourceKey, list[Known]]:
         """Return the stored resources of each key. Raises RegistryError."""
         wanted = defaultdict[tuple[str, tuple[str, ...]], list[Values]](list)
-        for one in mentions:
+        for mention in mentions:
             # What is not a valid id is in no resource, and must be in no filter.
-            if one.key and one.key[1] != (LID,) and parse_id(one.values.get(ID, "1")):
-                wanted[one.key[:2]].append(one.values)
+            if mention.key and mention.key[1] != (LID,) and parse_id(mention.values.get(ID, "1")):
+                wanted[mention.key[:2]].append(mention.values)
         requests = [
             self._read(*shape, conditions)
             for shape, values in wanted.items()
@@ -135,10 +137,10 @@ class Lookups:
             parameters += [(f"fields[{target}]", ID) for target in sorted(targets)]
         found = []
         async for document in self.client.pages(resource.collection, parameters):
-            for one in document["data"]:
-                values = {**one["attributes"], ID: one[ID]}
-                linkage = {name: one["relationships"][name]["data"] for name in links}
-                known = Known({"type": type_name, ID: one[ID]}, values, linkage)
+            for resource_object in document["data"]:
+                values = {**resource_object["attributes"], ID: resource_object[ID]}
+                linkage = {name: resource_object["relationships"][name]["data"] for name in links}
+                known = Known({"type": type_name, ID: resource_object[ID]}, values, linkage)
                 found.append((self._key(type_name, names, values), known))
         return found
 
@@ -155,7 +157,7 @@ class Lookups:
             texts = dict.fromkeys(text for (some,) in spellings for text in some)
             return [[_condition(names[0], part)] for part in _parts(list(texts))]
         alternatives = [
-            {"and": [_condition(*one) for one in zip(names, each, strict=True)]}
+            {"and": [_condition(*pair) for pair in zip(names, each, strict=True)]}
             for each in spellings
         ]
         return [[{"or": part}] for part in _parts(alternatives)]

@@ -36,28 +36,30 @@ class Plan:
     @property
     def effects(self) -> list[tuple[str, str]]:
         """The effect of the request on each resource, and its type."""
-        changed = [(_EFFECTS[one["op"]], one["data"]["type"]) for one in self.operations]
+        changed = [
+            (_EFFECTS[operation["op"]], operation["data"]["type"]) for operation in self.operations
+        ]
         return changed + [("left unchanged", row.type) for row in self._unchanged]
 
     @property
     def can_merge(self) -> bool:
         """Whether others may create at the same time what it creates, without a second one."""
         return not self.options.creates and all(
-            any(one["data"]["attributes"].get(name) is not None for name in unique)
-            for one in self.operations
-            for unique in [self.graph[one["data"]["type"]].unique_attributes]
-            if one["op"] == "add"
+            any(operation["data"]["attributes"].get(name) is not None for name in unique)
+            for operation in self.operations
+            for unique in [self.graph[operation["data"]["type"]].unique_attributes]
+            if operation["op"] == "add"
         )
 
     def results(self, ids: Sequence[str | None]) -> dict[ResourceKey, Known]:
         """Return what later rows may mention. ids: of the results, None for those of a dry run."""
         results = {}
-        for key, one in self._own.items():
-            identifier = one.identifier
+        for key, mention in self._own.items():
+            identifier = mention.identifier
             if identifier and LID in identifier:
                 id_ = ids[int(identifier[LID])]
                 identifier = {"type": key[0], ID: id_} if id_ else None
-            results[key] = Known(identifier, one.values, line=one.line)
+            results[key] = Known(identifier, mention.values, line=mention.line)
         return results
 
     def add(self, row: Row) -> None:
@@ -133,8 +135,8 @@ class Plan:
         if row.defects or key is None:
             return None
         if found is None:
-            for name, one in self.graph[target.type].attributes.items():
-                if one.required and name not in target.values:
+            for name, attribute in self.graph[target.type].attributes.items():
+                if attribute.required and name not in target.values:
                     row.reject(target.prefix + name, f"required for a new {target.type}")
             found = self._own[key] = self._create(row, target)
         id_ = found.identifier and found.identifier.get(ID)

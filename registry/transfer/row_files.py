@@ -175,7 +175,9 @@ def read_csv(
 
 def _delimiter(header: str) -> str:
     """Return the delimiter that divides a header into the most columns."""
-    return max(_DELIMITERS, key=lambda one: len(next(csv.reader([header], delimiter=one), [])))
+    return max(
+        _DELIMITERS, key=lambda delimiter: len(next(csv.reader([header], delimiter=delimiter), []))
+    )
 
 
 def _columns(
@@ -209,9 +211,9 @@ def _names(resource: ResourceType, graph: Graph) -> list[str]:
     targets = {f"{name}.": graph[link.target] for name, link in resource.to_one.items()}
     return [
         f"{prefix}{name}"
-        for prefix, one in [("", resource), *targets.items()]
-        for name in [ID, *one.attributes]
-        if name in {ID, *one.writable}
+        for prefix, resource_type in [("", resource), *targets.items()]
+        for name in [ID, *resource_type.attributes]
+        if name in {ID, *resource_type.writable}
     ]
 
 
@@ -259,7 +261,7 @@ def read_ndjson(file: TextIO, graph: Graph) -> Iterator[Row]:
 
 def _add_document(row: Row, document: Any, graph: Graph) -> None:
     """Add what a resource object says to its row."""
-    types = [one.type for one in graph.writable]
+    types = [resource.type for resource in graph.writable]
     if not isinstance(document, dict) or document.get("type") not in types:
         row.reject("type", f"not a resource object of a type to import: {' or '.join(types)}")
         return

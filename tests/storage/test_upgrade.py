@@ -146,7 +146,7 @@ async def test_counters_of_the_new_form_keep_their_last_id(
     api = await serve()
     assert await api.person() == "10"
     another = await database.counters.find_one({"_id": "another"})
-    assert another == {"_id": "another", "seq": 7}
+    assert another == {"_id": "another", "last": 7}
 
 
 async def test_of_two_upgrades_one_stores_the_counters(database: Database) -> None:

@@ -27,7 +27,7 @@ STORAGE_LAYERS = [
     {"indexes", "validators", "counters"},
     {"reads"},
     {"writes"},
-    {"maintenance"},
+    {"index_builds"},
     {"repository", "tokens"},
 ]
 """The layers of `registry.storage`, from the bottom up."""

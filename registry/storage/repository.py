@@ -15,8 +15,8 @@ from registry.mongod.data_directory import RESERVE_BYTES, DiskSpace
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.counters import COUNTERS, prepare_counters
 from registry.storage.errors import RecordRefused, translated_errors
+from registry.storage.index_builds import IndexBuilds
 from registry.storage.indexes import prepare_unique_indexes
-from registry.storage.maintenance import Maintenance
 from registry.storage.mongo.batching import Coalescer
 from registry.storage.mongo.change_feed import ChangeFeed
 from registry.storage.mongo.mongo_client import Database, observed
@@ -78,11 +78,7 @@ class Repository:
         self._reads = Reads(commands, graph, capacity, self.bulkheads, unindexed)
         self._transactions = Transactions(database)
         self._group_commit = GroupCommit(self._transactions, graph)
-        self._maintenance = Maintenance(
-            database,
-            graph,
-            unindexed,
-        )
+        self._index_builds = IndexBuilds(database, graph, unindexed)
 
     async def prepare(self) -> None:
         """Create what the other calls need; slow work on large collections follows later.
@@ -95,17 +91,17 @@ class Repository:
         self.positions = await Positions.of(self._database, COUNTERS)
         await prepare_results(self._database)
         await prepare_unique_indexes(self._database, self._graph)
-        await self._maintenance.prepare()
+        await self._index_builds.prepare()
         await self._disk_space.watch(self._database.client)
 
     async def catch_up(self) -> None:
         """Wait until the indexes that `prepare` has found missing are complete."""
-        await self._maintenance.catch_up()
+        await self._index_builds.catch_up()
 
     async def close(self) -> None:
         """Wait until all writes have ended."""
         self._disk_space.close()
-        await self._maintenance.close()
+        await self._index_builds.close()
         await self._group_commit.close()
         await self._transactions.close()
         await self._reads.close()

@@ -1,4 +1,4 @@
-"""Maintenance of large collections: in the background, while the service is ready."""
+"""Indexes of large collections are built while the service is ready."""
 
 import asyncio
 import logging
@@ -10,7 +10,7 @@ import pytest
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
 from registry.resources import RESOURCES
-from registry.storage import maintenance
+from registry.storage import index_builds
 from registry.storage.indexes import build_indexes
 from tests.conftest import Serve
 from tests.mongods import Client, mongod_with_fail_points
@@ -47,7 +47,7 @@ async def are_building(client: Client, count: int) -> bool:
 @pytest.fixture
 def everything_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes long with many records is done in the background with few, too."""
-    monkeypatch.setattr(maintenance, "_MAX_SMALL_RECORDS", 1)
+    monkeypatch.setattr(index_builds, "_MAX_SMALL_RECORDS", 1)
 
 
 @pytest.mark.usefixtures("everything_is_large")
@@ -72,7 +72,7 @@ async def test_queries_of_a_type_without_indexes_count_as_heavy(
     async def wait(*_: object) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(maintenance, "build_indexes", wait)
+    monkeypatch.setattr(index_builds, "build_indexes", wait)
     await database.computers.insert_many(
         complete_record({"_id": number, "serial": "S"}) for number in (1, 2)
     )
@@ -136,7 +136,7 @@ async def test_a_build_that_fails_is_logged_and_repeated(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(maintenance, "_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(index_builds, "_RETRY_SECONDS", 0.01)
     await fill(database, 10)
     key = [("email", 1), ("first_name", 1)]
     await database.persons.create_index(key, name="email_1__id_1")
@@ -151,13 +151,13 @@ async def test_a_build_that_fails_is_logged_and_repeated(
 
 
 @pytest.mark.usefixtures("everything_is_large")
-async def test_a_defect_is_logged_and_does_not_end_the_maintenance(
+async def test_a_build_with_a_defect_is_logged_and_repeated(
     database: Database,
     serve: Serve,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(maintenance, "_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(index_builds, "_RETRY_SECONDS", 0.01)
     failures = [KeyError("a defect")]
 
     async def fail_once(database: Database, resource: ResourceType) -> None:
@@ -165,7 +165,7 @@ async def test_a_defect_is_logged_and_does_not_end_the_maintenance(
             raise failures.pop()
         await build_indexes(database, resource)
 
-    monkeypatch.setattr(maintenance, "build_indexes", fail_once)
+    monkeypatch.setattr(index_builds, "build_indexes", fail_once)
     await fill(database, 10)
     await serve()
     assert "KeyError: 'a defect'" in caplog.text

@@ -98,18 +98,18 @@ async def _restore(settings: Settings, name: str, omitted: Container[str]) -> No
 def check(arguments: Sequence[str]) -> None:
     """Print the first violations of each rule, one per line; exit with status 1 if there are any.
 
-    With `--repair`, correct what can be derived, remove what has no target, and check again.
+    With `--repair`, correct what follows from other data, and check again.
     """
     parser = database_parser(
         "check",
         "Check that records fit their types, that links lead to existing resources, that counters "
-        "are ahead of ids, and that the periods of a link do not overlap, all at one point in "
-        "time, even while the service runs.",
+        "agree with their collections, and that the periods of a link do not overlap, all at one "
+        "point in time, even while the service runs.",
     )
     parser.add_argument(
         "--repair",
         action="store_true",
-        help="remove dangling links, end overlapping periods, raise counters, and check again",
+        help="remove dangling links, end overlapping periods, correct counters, and check again",
     )
     parsed = parser.parse_args(arguments)
     if not run(_check(parser.settings(parsed), repair=parsed.repair)):

@@ -130,7 +130,7 @@ HEAVY = [
 
 @pytest.fixture
 async def stored(database: Database, serve: Serve) -> Api:
-    """A service that refuses heavy queries while one runs; the values of resources are distinct."""
+    """A service that refuses heavy requests while one runs; all values are distinct."""
     for resource in GRAPH.values():
         await database[resource.collection].insert_many(
             {

@@ -17,9 +17,6 @@ _COMPILED_AFTER = 100
 """Resources that a fieldset shows in lists before its function is compiled, which takes as long
 as dumping a hundred: a client that cycles through fieldsets cannot cause more work than that."""
 
-_FEW = 10
-"""Resources that the schema itself dumps in any case."""
-
 
 _KNOWN_MODULES = {each.__module__ for each in (Field, ComputedText, CopiedText)}
 """The modules whose fields serialize from their own value, or from what `_stored_fields` names."""
@@ -43,8 +40,8 @@ class Fieldset:
         return shown
 
     def dump_all(self, records: Sequence[Record]) -> list[dict[str, Any]]:
-        """Return the attributes of many resources, each as `dump` does."""
-        if len(records) > _FEW:
+        """Return the attributes of resources, each as `dump` does: of several by its function."""
+        if len(records) > 1:
             self._listed += len(records)
             if self._listed > _COMPILED_AFTER and (dump := self._compiled):
                 return dump(records)

@@ -25,6 +25,7 @@ from registry.operations.backups import restore as restore_backup
 from registry.operations.consistency import Report
 from registry.operations.consistency import check as check_database
 from registry.operations.forgetting import forget as forget_copies
+from registry.operations.upgrade import COLLECTION as FORMAT_COLLECTION
 from registry.operations.upgrade import require_current
 from registry.program import StartError, note
 from registry.settings import Settings, without_credentials
@@ -258,6 +259,7 @@ def _reported_errors(action: str) -> Iterator[None]:
 
 
 def _summary(manifest: Manifest, settings: Settings) -> str:
-    """Return the number of documents in each collection of a backup that is not empty."""
-    counts = {name: count for name, count in manifest.documents.items() if count}
+    """Return the number of documents in each collection of a backup that has data."""
+    documents = manifest.documents.items()
+    counts = {name: count for name, count in documents if count and name != FORMAT_COLLECTION}
     return ", ".join(counted(settings.graph, counts)) or "no documents"

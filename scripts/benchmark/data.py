@@ -81,10 +81,13 @@ async def remove_added(database: Database, persons: int) -> None:
 
 
 async def _count(database: Database) -> None:
-    """Let the counters agree with the collections, as the service keeps them."""
+    """Let the counters agree with the collections: those of the service, `seq` of the naive one."""
     for resource in Graph(RESOURCES).values():
         stored = await database[COUNTERS].find_one({"_id": resource.type})
-        await store_counter(database, resource, await count_records(database, resource), stored)
+        counter = await count_records(database, resource)
+        await store_counter(database, resource, counter, stored)
+        naive = {"_id": resource.type, "seq": {"$exists": True}}
+        await database[COUNTERS].update_one(naive, {"$set": {"seq": counter.last}})
 
 
 async def _fill(

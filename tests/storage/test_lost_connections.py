@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from registry.settings import Settings
-from registry.storage.mongo import mongo_client, transactions
+from registry.storage.mongo import mongo_client
+from registry.storage.writes import group_commit
 from tests.api.test_idempotency import KEY, REPLAYED, send
 from tests.conftest import Serve
 from tests.feed import following
@@ -114,7 +115,7 @@ async def impatient(proxy: Proxy, serve: Serve, settings: Settings) -> Api:
 @pytest.fixture
 async def _short_waits(monkeypatch: pytest.MonkeyPatch, database: Database) -> AsyncIterator[None]:
     monkeypatch.setitem(mongo_client._OPTIONS, "serverSelectionTimeoutMS", 1_000)
-    monkeypatch.setattr(transactions, "_RETRY_SECONDS", 4.0)
+    monkeypatch.setattr(group_commit, "_RETRY_SECONDS", 4.0)
     yield
     # Transactions whose service is gone would delay the drop of the database by a minute.
     await database.client.admin.command("killAllSessions", [])

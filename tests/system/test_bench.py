@@ -64,7 +64,7 @@ async def test_tables_show_the_selected_workloads_and_a_chart_is_written(tmp_pat
         output, errors = await asyncio.wait_for(process.communicate(), timeout=TIMEOUT)
     assert process.returncode == 0, errors
     # A server that is stopped may have requests whose client has just been.
-    expected = re.compile(rb" INFO (Stopping: |Set the validator of )")
+    expected = re.compile(rb" INFO (Stopping: |Set the validator of |Upgrading |The data have )")
     assert all(expected.search(line) for line in errors.splitlines()), errors
     tables = (tmp_path / "benchmark.md").read_text()
     assert "; 1 round; at least 1 s" in tables

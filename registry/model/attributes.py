@@ -9,7 +9,7 @@ import decimal
 import re
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -137,23 +137,8 @@ _TEXT = Kind(
 
 KINDS: Mapping[type[fields.Field[Any]], Kind] = {
     fields.String: _TEXT,
-    fields.Email: Kind(
-        stored_type=str,
-        expected="text",
-        schema={"type": "string"},
-        example="grace.hopper@example.com",
-        operators=TEXT_OPERATORS,
-        check=check_text,
-        ignores_case=True,
-    ),
-    fields.Url: Kind(
-        stored_type=str,
-        expected="text",
-        schema={"type": "string"},
-        example="https://example.com/",
-        operators=TEXT_OPERATORS,
-        check=check_text,
-    ),
+    fields.Email: replace(_TEXT, example="grace.hopper@example.com", ignores_case=True),
+    fields.Url: replace(_TEXT, example="https://example.com/"),
     fields.UUID: Kind(
         stored_type=str,
         expected="a UUID",

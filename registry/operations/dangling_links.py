@@ -17,7 +17,7 @@ _BATCH_SIZE = 1_000
 
 
 class DanglingLink(NamedTuple):
-    """The id of a record, and the id that its link has although there is no such target."""
+    """The id of a record, and the id in its link, which no target has."""
 
     source: Any
     target: Any

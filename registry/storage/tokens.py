@@ -33,7 +33,7 @@ class TokenNameTaken(Exception):
 
 
 class TokenNotFound(Exception):
-    """There is no access token of this name that could be revoked."""
+    """No access token of this name can be revoked."""
 
 
 @dataclass(frozen=True, slots=True)

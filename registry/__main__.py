@@ -1,5 +1,6 @@
 """The command line: `registry`, or `python -m registry`; `--help` lists the commands."""
 
+import os
 import platform
 import sys
 from importlib import import_module
@@ -32,6 +33,8 @@ _OPTIONS = ("-h", "--help", "--version")
 
 def main() -> None:
     """Run the command that the first argument names; serve if it names none."""
+    # That of another program: `serve` sets it if there are several workers.
+    os.environ.pop("PROMETHEUS_MULTIPROC_DIR", None)
     name, *arguments = sys.argv[1:] or ["serve"]
     if name.startswith("-") and name not in _OPTIONS:
         name, arguments = "serve", sys.argv[1:]

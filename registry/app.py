@@ -23,7 +23,6 @@ from registry.http.app_keys import (
     Limits,
 )
 from registry.http.followers import Followers
-from registry.http.views.site import SCRAPE, Scrape, scrape_process
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
 from registry.openapi.description import describe
@@ -41,14 +40,12 @@ def create_app(
     limits: Limits = Limits(),  # noqa: B008 - immutable
     capacity: Capacity | None = None,
     on_failure: Callable[[str], None] = lambda _: None,
-    scrape: Scrape = scrape_process,
 ) -> web.Application:
     """Return the service, which opens its database at start and closes it at the end.
 
     resources: by default those of the settings.
     capacity: by default what follows from the settings.
     on_failure: called with the reason if the service has to end.
-    scrape: returns the metrics, unless they have a port of their own.
     Raises InvalidDeclaration if the resources do not fit together, or lack an attribute that is to
     be unique; on startup, raises StartError if the database is unavailable.
     """
@@ -61,7 +58,6 @@ def create_app(
     routes = application.routes_of_api(graph, settings.page_size)
     routes += application.routes_of_site([route.path for route in routes])
     if settings.metrics_port is None:
-        app[SCRAPE] = scrape
         routes.append(application.metrics_route())
     application.mount(app, routes)
     mount_swagger_ui(app, describe(graph, settings))

@@ -1,163 +1,123 @@
-"""The metrics of the service: their families, the samples of this process, and sums over processes.
+"""The metrics of the service, of prometheus-client.
 
-Counting takes an addition to a list: a counter of prometheus-client takes 1 to 2 us, a large part
-of what reading one person takes. `registry.http.views.site` hands the sums to that library.
+With several workers, each process counts in a file of the directory PROMETHEUS_MULTIPROC_DIR, which
+`registry.commands.serve` creates before anything imports this module. What a worker has counted
+remains in the sums after its end, except gauges.
 """
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping
-from typing import TypeAlias
+import os
+import platform
+from functools import partial
 
-Sample: TypeAlias = list[float]
-"""The value of a counter or a gauge; of a histogram the count of each bucket, then the sum."""
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+)
+from prometheus_client.multiprocess import MultiProcessCollector
 
-Samples: TypeAlias = dict[tuple[str, ...], Sample]
-"""Samples by the values of their labels."""
+from registry import __version__
 
-MetricsSnapshot: TypeAlias = Mapping[str, Samples]
-"""The samples of a process, or of several, at one moment, by the name of their family."""
+DIRECTORY_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
+
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 _LATENCIES = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _SIZES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0)
 
+_OF_PROCESS = CollectorRegistry()
 
-class Family:
-    """A metric: for each combination of label values a sample, which starts with zeros."""
-
-    def __init__(self, name: str, help_text: str, *labels: str) -> None:
-        self.name = name
-        self.help_text = help_text
-        self.labels = labels
-        self._samples: Samples = {}
-        if not labels:
-            self.sample()
-
-    def sample(self, *values: str) -> Sample:
-        """Return the sample with these label values, to be changed in place."""
-        sample = self._samples.get(values)
-        return self._samples.setdefault(values, self._zero()) if sample is None else sample
-
-    def read(self) -> Samples:
-        """Return a copy of all samples. Other threads may add samples meanwhile."""
-        return {values: list(sample) for values, sample in self._samples.copy().items()}
-
-    def _zero(self) -> Sample:
-        return [0.0]
+_counter = partial(Counter, registry=_OF_PROCESS)
+_gauge = partial(Gauge, multiprocess_mode="livesum", registry=_OF_PROCESS)
+_histogram = partial(Histogram, buckets=_LATENCIES, registry=_OF_PROCESS)
 
 
-class Counter(Family):
-    """A metric that only rises; what a process has counted stays in the sums after its end."""
+def registry_of_service() -> CollectorRegistry:
+    """Return the metrics of this process, or of all processes if the service has workers."""
+    if DIRECTORY_VARIABLE not in os.environ:
+        return _OF_PROCESS
+    summed = CollectorRegistry(support_collectors_without_names=True)  # for `name[]`
+    MultiProcessCollector(summed)  # type: ignore[no-untyped-call]
+    return summed
 
 
-class Gauge(Family):
-    """A metric of the present state, the sum over the processes that run."""
-
-    def __init__(self, name: str, help_text: str, *labels: str) -> None:
-        super().__init__(name, help_text, *labels)
-        self._functions: dict[tuple[str, ...], Callable[[], float]] = {}
-
-    def set_function(self, function: Callable[[], float], *values: str) -> None:
-        """Call the function for the value of a sample whenever it is read."""
-        self._functions[values] = function
-
-    def read(self) -> Samples:
-        """Return all samples."""
-        functions = self._functions.items()
-        return super().read() | {values: [function()] for values, function in functions}
-
-
-class Histogram(Family):
-    """A metric of the distribution of values. bounds: the largest value of each bucket."""
-
-    def __init__(
-        self, name: str, help_text: str, *labels: str, bounds: tuple[float, ...] = _LATENCIES
-    ) -> None:
-        self.bounds = bounds
-        super().__init__(name, help_text, *labels)
-
-    def observe(self, sample: Sample, value: float) -> None:
-        """Add a value to a sample of this family."""
-        sample[bisect_left(self.bounds, value)] += 1
-        sample[-1] += value
-
-    def _zero(self) -> Sample:
-        return [0.0] * (len(self.bounds) + 2)
-
-
-REQUESTS = Histogram(
+REQUESTS = _histogram(
     "registry_http_request_duration_seconds",
     "Time from the head of a request to the end of its response.",
-    *("route", "method", "status"),
+    ("route", "method", "status"),
 )
-REQUESTS_IN_PROGRESS = Gauge(
+REQUESTS_IN_PROGRESS = _gauge(
     "registry_http_requests_in_progress", "Requests whose response has not ended."
 )
-BULKHEAD_IN_PROGRESS = Gauge(
-    "registry_bulkhead_in_progress", "Operations in progress, by class.", "bulkhead"
+BULKHEAD_IN_PROGRESS = _gauge(
+    "registry_bulkhead_in_progress", "Operations in progress, by class.", ("bulkhead",)
 )
-BULKHEAD_WAITING = Gauge(
-    "registry_bulkhead_waiting", "Operations in the queue of their class.", "bulkhead"
+BULKHEAD_WAITING = _gauge(
+    "registry_bulkhead_waiting", "Operations in the queue of their class.", ("bulkhead",)
 )
-BULKHEAD_REFUSALS = Counter(
+BULKHEAD_REFUSALS = _counter(
     "registry_bulkhead_refusals_total",
     "Operations refused with 503 as the limit of their class was reached.",
-    *("bulkhead", "reason"),
+    ("bulkhead", "reason"),
 )
-BATCH_SIZE = Histogram(
+BATCH_SIZE = _histogram(
     "registry_batch_size",
     "Operations that share a round trip to the database.",
-    "batch",
-    bounds=_SIZES,
+    ("batch",),
+    buckets=_SIZES,
 )
-BATCH_WAIT = Histogram(
+BATCH_WAIT = _histogram(
     "registry_batch_wait_seconds",
     "Time that the first operation of a batch has waited for the batch to be sent.",
-    "batch",
+    ("batch",),
 )
-COMMANDS = Histogram(
+COMMANDS = _histogram(
     "registry_mongodb_command_duration_seconds",
     "Time from sending a command to MongoDB to its reply, or of a whole transaction.",
-    *("command", "outcome"),
+    ("command", "outcome"),
 )
-CONNECTIONS = Gauge("registry_mongodb_connections", "Open connections to MongoDB.")
-CONNECTIONS_IN_USE = Gauge(
+CONNECTIONS = _gauge("registry_mongodb_connections", "Open connections to MongoDB.")
+CONNECTIONS_IN_USE = _gauge(
     "registry_mongodb_connections_in_use", "Connections to MongoDB that a command uses."
 )
-MONGOD_RESTARTS = Counter(
+MONGOD_RESTARTS = _counter(
     "registry_mongod_restarts_total", "Restarts of the embedded mongod after it had exited."
 )
-EVENT_LOOP_LAG = Histogram(
+EVENT_LOOP_LAG = _histogram(
     "registry_event_loop_lag_seconds",
     "Delay of a timer of the event loop, measured four times per second.",
 )
-LOG_LINES_DROPPED = Counter(
+LOG_LINES_DROPPED = _counter(
     "registry_log_lines_dropped_total",
     "Log lines that were not written because standard error was not read in time.",
 )
-WORKERS = Gauge("registry_workers", "Processes that serve requests.")
-
-FAMILIES = tuple(member for member in globals().values() if isinstance(member, Family))
-"""All families, in the order of their declarations."""
-
-
-def take() -> MetricsSnapshot:
-    """Return the samples of this process."""
-    return {family.name: family.read() for family in FAMILIES}
-
-
-def total(snapshots: Iterable[MetricsSnapshot]) -> MetricsSnapshot:
-    """Return the sums of all samples, by family and labels."""
-    sums: dict[str, Samples] = {}
-    for snapshot in snapshots:
-        for name, samples in snapshot.items():
-            summed = sums.setdefault(name, {})
-            for values, sample in samples.items():
-                before = summed.get(values, [0.0] * len(sample))
-                summed[values] = [a + b for a, b in zip(before, sample, strict=True)]
-    return sums
-
-
-def without_gauges(snapshot: MetricsSnapshot) -> MetricsSnapshot:
-    """Return what remains of the snapshot of a process after the process has ended."""
-    gauges = {family.name for family in FAMILIES if isinstance(family, Gauge)}
-    return {name: samples for name, samples in snapshot.items() if name not in gauges}
+WORKERS = _gauge("registry_workers", "Processes that serve requests.")
+WORKERS_READY = _gauge(
+    "registry_workers_ready", "Processes that serve requests and reach the primary of the database."
+)
+LAST_BACKUP = _gauge(
+    "registry_last_backup_timestamp_seconds",
+    "Time at which the last complete backup began, 0 without one.",
+    multiprocess_mode="livemax",
+)
+DISK_FREE = _gauge(
+    "registry_disk_free_bytes",
+    "Free space for the data of the embedded mongod.",
+    ("directory",),
+    multiprocess_mode="livemin",
+)
+CPU_SECONDS = _counter(
+    "process_cpu_seconds_total", "Processor time of the processes that serve requests."
+)
+MEMORY = _gauge(
+    "process_resident_memory_bytes", "Memory of the processes that serve requests, on Linux."
+)
+BUILD = _gauge(
+    "registry_build_info",
+    "The version of the service and of Python; the value is 1.",
+    ("version", "python"),
+    multiprocess_mode="livemax",
+)
+BUILD.labels(__version__, platform.python_version()).set(1)

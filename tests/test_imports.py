@@ -24,7 +24,7 @@ LAYERS = [
 STORAGE_LAYERS = [
     {"errors", "bulkheads", "records"},
     {"mongo"},
-    {"indexes", "validators", "counters"},
+    {"indexes", "validators", "counters", "last_backup"},
     {"reads"},
     {"writes"},
     {"index_builds"},

@@ -20,17 +20,17 @@ from registry.model.implicit_attributes import parse_id
 from registry.model.resource_type import ResourceType
 from registry.mongod.data_directory import has_data, running_uri
 from registry.mongod.embedded import raise_format
-from registry.operations.backups import Backup, BackupError, Manifest, back_up
+from registry.operations.backups import Backup, BackupError, Manifest, back_up, record_backup
 from registry.operations.backups import restore as restore_backup
 from registry.operations.consistency import Report
 from registry.operations.consistency import check as check_database
 from registry.operations.forgetting import forget as forget_copies
-from registry.operations.upgrade import COLLECTION as FORMAT_COLLECTION
 from registry.operations.upgrade import require_current
 from registry.program import StartError, note
 from registry.settings import Settings, without_credentials
 from registry.storage import (
     COLLECTION,
+    SERVICE_COLLECTION,
     Database,
     SnapshotExpired,
     Tokens,
@@ -59,6 +59,10 @@ async def _back_up(settings: Settings, file: str) -> None:
         async with open_database(settings) as database:
             with output_file(file) as opened:
                 manifest = await back_up(database, opened)
+            try:
+                await record_backup(database, manifest)
+            except BackupError as error:
+                note(f"Cannot record the time of the backup for the metrics: {error}")
     note(f"Wrote {_summary(manifest, settings)} of {place_of(settings)} to {file}")
 
 
@@ -261,5 +265,5 @@ def _reported_errors(action: str) -> Iterator[None]:
 def _summary(manifest: Manifest, settings: Settings) -> str:
     """Return the number of documents in each collection of a backup that has data."""
     documents = manifest.documents.items()
-    counts = {name: count for name, count in documents if count and name != FORMAT_COLLECTION}
+    counts = {name: count for name, count in documents if count and name != SERVICE_COLLECTION}
     return ", ".join(counted(settings.graph, counts)) or "no documents"

@@ -5,13 +5,13 @@ import os
 import socket
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import partial
+from tempfile import TemporaryDirectory
 
 from registry.commands.output import discard_output, fail
 from registry.processes import event_loop
 from registry.processes.event_loop import listen, url_of
-from registry.processes.logs import log_in_background
 from registry.program import IS_CHECKOUT, SWAGGER_UI, StartError
 from registry.settings import Settings, flag, parse_settings, variable
 
@@ -25,9 +25,14 @@ def main(arguments: Sequence[str]) -> None:
     """
     event_loop.handle_signals()
     settings = parse_settings(arguments, os.environ)
-    log_in_background(settings.log_format)
     try:
         with ExitStack() as stack:
+            if settings.workers > 1:
+                stack.enter_context(_shared_metrics())
+            # Imported late, as the metrics are: before, it is not known whether they are shared.
+            from registry.processes.logs import log_in_background  # noqa: PLC0415
+
+            log_in_background(settings.log_format)
             listener = stack.enter_context(_listen(settings.host, settings.port, "port"))
             metrics_listener = None
             if settings.metrics_port is not None:
@@ -37,6 +42,18 @@ def main(arguments: Sequence[str]) -> None:
     except StartError as error:
         logging.shutdown()  # writes what is logged before
         fail(error)
+
+
+@contextmanager
+def _shared_metrics() -> Iterator[None]:
+    """Let prometheus-client keep the metrics of all workers in a directory, until the end."""
+    try:
+        directory = TemporaryDirectory(prefix="registry-", ignore_cleanup_errors=True)
+    except OSError as error:
+        raise StartError(f"workers need a directory for temporary files: {error}") from error
+    with directory as name:
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = name
+        yield
 
 
 def _listen(host: str, port: int, setting: str) -> socket.socket:

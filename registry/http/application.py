@@ -30,12 +30,10 @@ from registry.http.views.all_types import AtomicView, FeedView
 from registry.http.views.relationship import LinkageView, RelatedView
 from registry.http.views.resource import CollectionView, DetailView
 from registry.http.views.site import (
-    SCRAPE,
     EntryPointView,
     LivenessView,
     MetricsView,
     ReadinessView,
-    Scrape,
     SlashView,
 )
 from registry.jsonapi.authorization import readable_with
@@ -133,9 +131,8 @@ def metrics_route() -> Route:
     return Route(METRICS_PATH, MetricsView, _ONLY_GET, [None])
 
 
-def metrics_app(settings: Settings, scrape: Scrape) -> web.Application:
+def metrics_app(settings: Settings) -> web.Application:
     """Return an application that serves nothing but metrics, for a port of its own."""
     app = new_application(replace(settings, auth="off", cors_origin=()), Limits())
-    app[SCRAPE] = scrape
     mount(app, [metrics_route()])
     return app

@@ -8,12 +8,13 @@ import logging
 from typing import TypeAlias
 
 from aiohttp import hdrs, web
+from prometheus_client import Histogram
 
 from registry.http import ACCESS_LOG
 from registry.http.access_control import PRINCIPAL
 from registry.http.addresses import Addresses
 from registry.http.request_ids import request_id, trace_id
-from registry.metrics import REQUESTS, Sample
+from registry.metrics import REQUESTS
 
 NO_ROUTE = "none"
 """The route of requests to unknown paths, and of malformed requests."""
@@ -48,7 +49,7 @@ class RequestRecorder:
 
     def __init__(self, addresses: Addresses | None) -> None:
         self._addresses = addresses
-        self._samples: dict[_Key, Sample] = {}
+        self._samples: dict[_Key, Histogram] = {}
 
     def record(
         self, request: web.BaseRequest, response: web.StreamResponse | None, seconds: float
@@ -62,7 +63,7 @@ class RequestRecorder:
         sample = self._samples.get(key)
         if sample is None:
             sample = self._sample(key)
-        REQUESTS.observe(sample, seconds)
+        sample.observe(seconds)
         if self._addresses is None:
             return
         principal, sent = request.get(PRINCIPAL), request.writer.output_size
@@ -82,12 +83,12 @@ class RequestRecorder:
         }
         _log.info(Entry(fields))
 
-    def _sample(self, key: _Key) -> Sample:
+    def _sample(self, key: _Key) -> Histogram:
         """Return the sample of a request; only those of known methods are kept by their key."""
         resource, method, status = key
         is_known = method in hdrs.METH_ALL
         labels = _template(resource), method if is_known else OTHER_METHOD, str(status or ABORTED)
-        sample = REQUESTS.sample(*labels)
+        sample = REQUESTS.labels(*labels)
         if is_known:
             self._samples[key] = sample
         return sample

@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 from motor.motor_asyncio import AsyncIOMotorClient
 
+from registry.metrics import DISK_FREE
 from registry.program import StartError, is_trusted, open_private
 from registry.settings import Settings
 
@@ -248,7 +249,9 @@ class DiskSpace:
     def _check(self, directory: Path) -> None:
         was_enough = self.is_enough
         with suppress(OSError):
-            self.is_enough = has_space(directory, RESERVE_BYTES)
+            free = shutil.disk_usage(directory).free
+            self.is_enough = free >= RESERVE_BYTES
+            DISK_FREE.labels(str(directory)).set(free)
         if was_enough and not self.is_enough:
             _log.error(
                 "The disk of %s has less than %d MB of free space: changes are refused",

@@ -178,7 +178,7 @@ class _Mongod:
         async with bound_process(self.command, self.sockets, self.log) as process:
             await self._wait_until_ready(process)
             if self.starts:
-                MONGOD_RESTARTS.sample()[0] += 1
+                MONGOD_RESTARTS.inc()
             self.starts += 1
             yield lambda: self._wait(process)
 

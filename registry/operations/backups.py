@@ -23,7 +23,8 @@ from pymongo.errors import BulkWriteError, PyMongoError
 
 from registry import __version__
 from registry.mongod.data_directory import RESERVE_BYTES, has_space
-from registry.operations.upgrade import COLLECTION as FORMAT_COLLECTION
+from registry.operations.upgrade import FORMAT_ID
+from registry.storage.last_backup import LAST_BACKUP_ID, SERVICE_COLLECTION, store_last_backup
 from registry.storage.mongo.mongo_client import (
     INCOMPLETE_RESTORE,
     Database,
@@ -162,6 +163,12 @@ async def back_up(database: Database, file: IO[bytes]) -> Manifest:
     return Manifest(time, documents)
 
 
+async def record_backup(database: Database, manifest: Manifest) -> None:
+    """Store the time of a backup whose file is complete. Raises BackupError."""
+    with _translated_errors():
+        await store_last_backup(database, datetime.fromisoformat(manifest.time))
+
+
 async def restore(
     database: Database,
     backup: Backup,
@@ -230,6 +237,6 @@ async def _clear(database: Database) -> None:
 
 _DATA: Mapping[str, Mapping[str, Any]] = {
     "counters": {"last": {"$ne": 0}, "seq": {"$ne": 0}},
-    FORMAT_COLLECTION: {"_id": {"$ne": "format"}},
+    SERVICE_COLLECTION: {"_id": {"$nin": [FORMAT_ID, LAST_BACKUP_ID]}},
 }
 """The queries for documents that a new database does not have."""

@@ -20,16 +20,16 @@ from registry.operations.dangling_links import dangling_links, unlink
 from registry.program import StartError
 from registry.storage.counters import COUNTERS, LAST, count_records
 from registry.storage.indexes import drop_index
+from registry.storage.last_backup import SERVICE_COLLECTION
 from registry.storage.mongo.mongo_client import Database
 from registry.storage.records import Stage, recompute
 from registry.storage.validators import complete
 
 _log = logging.getLogger("registry")
 
-COLLECTION = "registry"
-"""The collection with the number of the format."""
+FORMAT_ID = "format"
 
-_QUERY = {ID: "format"}
+_QUERY = {ID: FORMAT_ID}
 
 _SECONDS = 86_400.0
 """The time limit of an upgrade, instead of that of the connection."""
@@ -51,7 +51,7 @@ async def upgrade(database: Database, graph: Graph) -> None:
     if version == FORMAT:
         return
     _require_known(version)
-    stored = database[COLLECTION]
+    stored = database[SERVICE_COLLECTION]
     new = {"version": version or FORMAT}
     await stored.update_one(_QUERY, {"$setOnInsert": new}, upsert=True)
     if version is None:
@@ -78,7 +78,7 @@ async def require_current(database: Database) -> None:
 
 async def _stored_format(database: Database) -> int | None:
     """Return the format of the data, None if there are none."""
-    if found := await database[COLLECTION].find_one(_QUERY):
+    if found := await database[SERVICE_COLLECTION].find_one(_QUERY):
         version: int = found["version"]
         return version
     return 1 if await database[COUNTERS].find_one({}) else None
@@ -100,7 +100,7 @@ async def _store(
 ) -> None:
     """Store what a step has returned, and the next format, unless another process has."""
     query, update = {**_QUERY, "version": number}, {"$set": {"version": number + 1}}
-    done = await database[COLLECTION].update_one(query, update, session=session)
+    done = await database[SERVICE_COLLECTION].update_one(query, update, session=session)
     for counter in counters if done.modified_count else ():
         own = {ID: counter[ID]}
         await database[COUNTERS].replace_one(own, counter, upsert=True, session=session)

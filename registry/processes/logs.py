@@ -45,8 +45,8 @@ class BackgroundHandler(logging.Handler):
         super().__init__()
         self._records: SimpleQueue[logging.LogRecord | None] = SimpleQueue()
         self._target = target
-        self._dropped = LOG_LINES_DROPPED.sample()
-        self._reported = self._dropped[0]
+        self._dropped = 0
+        self._reported = 0
         self._thread = Thread(target=self._write, daemon=True)
         self._thread.start()
 
@@ -55,7 +55,8 @@ class BackgroundHandler(logging.Handler):
         if self._records.qsize() < _MAX_QUEUED:
             self._records.put(record)
         else:
-            self._dropped[0] += 1
+            self._dropped += 1
+            LOG_LINES_DROPPED.inc()
 
     def close(self) -> None:
         """Wait until the records are written, but not for long."""
@@ -73,7 +74,7 @@ class BackgroundHandler(logging.Handler):
         self._report_dropped()
 
     def _report_dropped(self) -> None:
-        if number := self._dropped[0] - self._reported:
+        if number := self._dropped - self._reported:
             self._reported += number
             text = "%d log lines were dropped: standard error was not read in time"
             self._target.emit(_record("registry", logging.WARNING, text, number))

@@ -7,27 +7,23 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from time import perf_counter
 from typing import NoReturn
 
 from registry.app import create_app
 from registry.http.addresses import UI_PATH
-from registry.http.app_keys import NOTICE
+from registry.http.app_keys import NOTICE, REPOSITORY
 from registry.http.application import metrics_app
 from registry.http.server import Runner
 from registry.http.tls import Certificate
-from registry.http.views.site import Scrape, scrape_process
-from registry.metrics import EVENT_LOOP_LAG, REQUESTS_IN_PROGRESS, WORKERS
 from registry.model.resource_type import InvalidDeclaration
 from registry.openapi.swagger_ui import swagger_ui_version
 from registry.processes.event_loop import ALL_ADDRESSES, FINISH_SECONDS, url_of
+from registry.processes.measuring import measured
 from registry.program import StartError
 from registry.settings import Settings, flag
 
 _OPEN_FILES = 10_240
 """The wanted limit of open files, mostly connections; macOS allows no more."""
-
-_LAG_INTERVAL_SECONDS = 0.25
 
 _FINISH_METRICS_SECONDS = 1.0
 
@@ -36,24 +32,21 @@ async def serve(
     settings: Settings,
     listen: Callable[[], socket.socket],
     announce: Callable[[str], None],
-    scrape: Scrape = scrape_process,
 ) -> NoReturn:
     """Serve on the socket that `listen` returns until cancelled; then finish open requests.
 
     `listen` is called, and `announce` gets one line with the URLs of the service, only once the
-    service is ready. `scrape` returns the metrics of all its processes. Raises StartError if the
-    service cannot start, or its database fails.
+    service is ready. Raises StartError if the service cannot start, or its database fails.
     """
     certificate = Certificate(settings) if settings.tls_certificate else None
     _allow_connections()
     failures: asyncio.Queue[str] = asyncio.Queue()
     try:
-        app = create_app(settings, on_failure=failures.put_nowait, scrape=scrape)
+        app = create_app(settings, on_failure=failures.put_nowait)
     except InvalidDeclaration as error:
         raise StartError(f"{flag('types')}: {error}") from error
     is_logged = settings.access_log == "on"
     runner = Runner(app, shutdown_timeout=FINISH_SECONDS, access_log=is_logged)
-    lag = asyncio.create_task(_observe_lag())
     try:
         await runner.setup()
         _tune_gc()
@@ -62,24 +55,20 @@ async def serve(
         if certificate:
             # Instead of stopping, as without TLS.
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, certificate.reload)
-        WORKERS.set_function(lambda: 1)
-        REQUESTS_IN_PROGRESS.set_function(lambda: runner.requests_in_progress)
-        announce(_announcement(settings, listener, app[NOTICE]))
-        raise StartError(await failures.get())
+        async with measured(runner, app[REPOSITORY]):
+            announce(_announcement(settings, listener, app[NOTICE]))
+            raise StartError(await failures.get())
     finally:
         await runner.cleanup()
-        lag.cancel()
 
 
 @asynccontextmanager
-async def metrics_server(
-    settings: Settings, listener: socket.socket | None, scrape: Scrape = scrape_process
-) -> AsyncIterator[None]:
+async def metrics_server(settings: Settings, listener: socket.socket | None) -> AsyncIterator[None]:
     """Serve the metrics on the socket, if there is one."""
     if listener is None:
         yield
         return
-    app, is_logged = metrics_app(settings, scrape), settings.access_log == "on"
+    app, is_logged = metrics_app(settings), settings.access_log == "on"
     runner = Runner(app, shutdown_timeout=_FINISH_METRICS_SECONDS, access_log=is_logged)
     await runner.setup()
     try:
@@ -87,16 +76,6 @@ async def metrics_server(
         yield
     finally:
         await runner.cleanup()
-
-
-async def _observe_lag() -> NoReturn:
-    """Observe how late the event loop calls a timer, until cancelled."""
-    sample = EVENT_LOOP_LAG.sample()
-    while True:
-        begin = perf_counter()
-        await asyncio.sleep(_LAG_INTERVAL_SECONDS)
-        # A timer of uvloop, which has a resolution of a millisecond, may be called too early.
-        EVENT_LOOP_LAG.observe(sample, max(0.0, perf_counter() - begin - _LAG_INTERVAL_SECONDS))
 
 
 def _announcement(settings: Settings, listener: socket.socket, notice: str) -> str:

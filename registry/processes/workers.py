@@ -1,8 +1,7 @@
 """Several workers on one port: a supervisor owns the port and mongod, and restarts what fails.
 
-Each worker is a program whose standard input is a socket. Through it, it gets its settings, tells
-when it is ready, and exchanges metrics: the supervisor adds up what all workers have counted. What
-one has counted remains in the sums when it has ended, so that counters never fall.
+Each worker is a program whose standard input is a socket. Through it, it gets its settings, and
+tells when it is ready, or why it cannot serve.
 """
 
 import asyncio
@@ -12,17 +11,16 @@ import signal
 import socket
 import sys
 from asyncio.subprocess import Process
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn
+
+from prometheus_client.multiprocess import mark_process_dead
 
 import registry
-from registry import metrics
-from registry.metrics import MetricsSnapshot
 from registry.mongod.embedded import mongod
 from registry.processes import event_loop
 from registry.processes.event_loop import FINISH_SECONDS, listen, reserve_port
@@ -42,9 +40,6 @@ search first; the directory of this package may be nowhere else in its path."""
 
 _STOP_SECONDS = FINISH_SECONDS + 3.0
 """The time after which a worker is killed."""
-
-_REPORT_SECONDS = 1.0
-"""How often a worker sends what it has counted."""
 
 _LENGTH_BYTES = 4
 """Bytes before each message, with its length."""
@@ -74,7 +69,7 @@ async def serve_with_workers(
             # Imported late, because it loads slowly.
             from registry.processes.service import metrics_server  # noqa: PLC0415
 
-            serving = metrics_server(settings, metrics_listener, workers.scrape)
+            serving = metrics_server(settings, metrics_listener)
             await stack.enter_async_context(serving)
         supervisor = await stack.enter_async_context(Supervisor(failures.put_nowait))
         starting = (supervisor.start("worker", workers.run) for _ in range(settings.workers))
@@ -86,7 +81,7 @@ async def serve_with_workers(
 
 
 class Workers:
-    """The workers that run, as the supervisor sees them, and the sums of their metrics.
+    """The workers that run, as the supervisor sees them.
 
     configuration: the settings of each, and the family and the address on which it listens. line:
     what to announce, from the worker that was ready last.
@@ -95,56 +90,33 @@ class Workers:
     def __init__(self, configuration: tuple[Settings, int, Any]) -> None:
         self._configuration = configuration
         self.line = ""
-        self._latest: dict[Process, MetricsSnapshot] = {}
-        self._ended: MetricsSnapshot = {}
+        self._running: set[Process] = set()
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[Callable[[], Awaitable[str]]]:
         """Run a worker, as `Supervisor.start` requires."""
         # A program of its own, because a process with threads should not fork.
         command = (sys.executable, "-P", "-c", _PROGRAM, str(Path(registry.__file__).parents[1]))
-        async with AsyncExitStack() as stack:
-            running = child_process(
-                *command, stop=lambda worker, _: worker.terminate(), seconds=_STOP_SECONDS
-            )
-            worker, own = await stack.enter_async_context(running)
+        running = child_process(
+            *command, stop=lambda worker, _: worker.terminate(), seconds=_STOP_SECONDS
+        )
+        async with running as (worker, own):
             reader, writer = await asyncio.open_unix_connection(sock=own.dup())
+            self._running.add(worker)
             try:
                 _send(writer, self._configuration)
                 self.line = await _readiness(reader, worker)
-                self._latest[worker] = {}
-                collecting = asyncio.create_task(self._collect(worker, reader, writer))
-                try:
-                    yield lambda: _wait(worker)
-                finally:
-                    await stack.aclose()
-                    await collecting  # what it has counted until its end
+                yield lambda: _reason(reader, worker)
             finally:
+                self._running.remove(worker)
+                mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]
                 writer.close()
 
     def hang_up(self) -> None:
         """Let all workers reload their certificate."""
-        for worker in self._latest:
+        for worker in self._running:
             with suppress(ProcessLookupError):
                 worker.send_signal(signal.SIGHUP)
-
-    async def scrape(self) -> MetricsSnapshot:
-        """Return the sums over this process, the workers, and those that have ended.
-
-        What running workers have counted may be missing for a second.
-        """
-        return metrics.total([metrics.take(), self._ended, *self._latest.values()])
-
-    async def _collect(
-        self, worker: Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        """Take the counts that a worker sends, until it ends; answer each time with the sums."""
-        with suppress(asyncio.IncompleteReadError, ConnectionError):
-            while True:
-                self._latest[worker] = await _receive(reader)
-                _send(writer, await self.scrape())
-        last = self._latest.pop(worker)
-        self._ended = metrics.total([self._ended, metrics.without_gauges(last)])
 
 
 async def _readiness(reader: asyncio.StreamReader, worker: Process) -> str:
@@ -164,8 +136,14 @@ async def _readiness(reader: asyncio.StreamReader, worker: Process) -> str:
     return str(line)
 
 
-async def _wait(worker: Process) -> str:
-    return f"{await wait_for_exit(worker)} (process {worker.pid})"
+async def _reason(reader: asyncio.StreamReader, worker: Process) -> str:
+    """Wait until a worker ends, and return why."""
+    try:
+        _, error = await _receive(reader)
+        reason = str(error)
+    except (asyncio.IncompleteReadError, ConnectionError):
+        reason = await wait_for_exit(worker)
+    return f"{reason} (process {worker.pid})"
 
 
 def main() -> None:
@@ -182,68 +160,24 @@ async def _work() -> None:
     settings, family, address = await _receive(reader)
     log_in_background(settings.log_format)
     listening = partial(listen, family, address, reuse_port=True)
-    async with _Reporter(reader, writer) as reporter:
-        try:
-            await serve(settings, listening, reporter.ready, reporter.scrape)
-        except StartError as error:
-            _send(writer, ("", error))
+    ending = asyncio.create_task(_end_with_supervisor(reader))
+    try:
+        await serve(settings, listening, lambda line: _send(writer, (line, None)))
+    except StartError as error:
+        _send(writer, ("", error))
+        await writer.drain()
+    finally:
+        ending.cancel()
 
 
-class _Reporter:
-    """Tells the supervisor what this worker does; sends the last counts at the end of the context.
+async def _end_with_supervisor(reader: asyncio.StreamReader) -> None:
+    """End this process at once when the supervisor has been killed.
 
-    If the supervisor is killed, this process ends at once: writes that were acknowledged are in the
-    journal of MongoDB.
+    Writes that were acknowledged are in the journal of MongoDB.
     """
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
-        self._answers: deque[asyncio.Future[MetricsSnapshot]] = deque()
-        self._reporting: asyncio.Task[None] | None = None
-
-    async def __aenter__(self) -> Self:
-        self._receiving = asyncio.create_task(self._receive_sums())
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._receiving.cancel()
-        if self._reporting is not None:
-            self._reporting.cancel()
-            self._send_counts()
-        self._writer.close()
-        with suppress(ConnectionError):
-            await self._writer.wait_closed()
-
-    def ready(self, line: str) -> None:
-        """Report that the worker is ready, and send its counts from now on. line: to announce."""
-        _send(self._writer, (line, None))
-        self._reporting = asyncio.create_task(self._report())
-
-    async def scrape(self) -> MetricsSnapshot:
-        """Return the sums of the supervisor, with what this worker has counted by now."""
-        # The answer arrives also if the request is cancelled.
-        return await asyncio.shield(self._send_counts())
-
-    async def _report(self) -> None:
-        with suppress(ConnectionError):
-            while True:
-                await asyncio.sleep(_REPORT_SECONDS)
-                self._send_counts()
-                await self._writer.drain()
-
-    async def _receive_sums(self) -> None:
-        with suppress(asyncio.IncompleteReadError, ConnectionError):
-            while True:
-                sums = await _receive(self._reader)
-                self._answers.popleft().set_result(sums)
-        os._exit(0)
-
-    def _send_counts(self) -> asyncio.Future[MetricsSnapshot]:
-        """Send what this worker has counted; return the sums when they arrive."""
-        self._answers.append(asyncio.get_running_loop().create_future())
-        _send(self._writer, metrics.take())
-        return self._answers[-1]
+    with suppress(ConnectionError):
+        await reader.read()
+    os._exit(0)
 
 
 def _send(writer: asyncio.StreamWriter, message: Any) -> None:

@@ -82,13 +82,15 @@ class Bulkhead:
         self._slots = Slots(limit)
         self._queue = queue
         self._seconds = seconds
-        self._refused_by_length = BULKHEAD_REFUSALS.sample(name, "length")
-        self._refused_by_time = BULKHEAD_REFUSALS.sample(name, "time")
+        self._refused_by_length = BULKHEAD_REFUSALS.labels(name, "length")
+        self._refused_by_time = BULKHEAD_REFUSALS.labels(name, "time")
+        self._shown = BULKHEAD_IN_PROGRESS.labels(name), BULKHEAD_WAITING.labels(name)
 
-    def expose(self) -> None:
+    def measure(self) -> None:
         """Let the metrics of this process show the operations in progress and in the queue."""
-        BULKHEAD_IN_PROGRESS.set_function(lambda: self.in_progress, self._name)
-        BULKHEAD_WAITING.set_function(lambda: self.waiting, self._name)
+        in_progress, waiting = self._shown
+        in_progress.set(self.in_progress)
+        waiting.set(self.waiting)
 
     @property
     def in_progress(self) -> int:
@@ -115,7 +117,7 @@ class Bulkhead:
         if slots.take(client):
             return
         if is_refusable and self.waiting >= self._queue:
-            self._refused_by_length[0] += 1
+            self._refused_by_length.inc()
             raise self._error(f"{self._queue} others wait already", client)
         loop = asyncio.get_running_loop()
         place: asyncio.Future[None] = loop.create_future()
@@ -177,7 +179,7 @@ class Bulkhead:
 
     def _refuse(self, place: asyncio.Future[None]) -> None:
         if place in self._slots.waiting and not place.done():
-            self._refused_by_time[0] += 1
+            self._refused_by_time.inc()
             reason = f"this request has waited for {self._seconds:g} s"
             place.set_exception(self._error(reason, self._slots.waiting.pop(place)))
 
@@ -213,7 +215,7 @@ class Bulkheads:
 
         return cls(**{field.name: bulkhead(field.name) for field in fields(cls)})
 
-    def expose(self) -> None:
-        """Let the metrics of this process show these bulkheads."""
+    def measure(self) -> None:
+        """Let the metrics of this process show what these bulkheads hold at present."""
         for field in fields(self):
-            getattr(self, field.name).expose()
+            getattr(self, field.name).measure()

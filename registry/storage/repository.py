@@ -17,6 +17,7 @@ from registry.storage.counters import COUNTERS, prepare_counters
 from registry.storage.errors import RecordRefused, translated_errors
 from registry.storage.index_builds import IndexBuilds
 from registry.storage.indexes import prepare_unique_indexes
+from registry.storage.last_backup import find_last_backup
 from registry.storage.mongo.batching import Coalescer
 from registry.storage.mongo.change_feed import ChangeFeed
 from registry.storage.mongo.mongo_client import Database, observed
@@ -72,7 +73,6 @@ class Repository:
         self._disk_space = DiskSpace()
         self._pings = Coalescer[bool]("pings")
         self.bulkheads = Bulkheads.of(capacity)
-        self.bulkheads.expose()
         unindexed = set[str]()
         commands = ReadCommands(database)
         self._reads = Reads(commands, graph, capacity, self.bulkheads, unindexed)
@@ -118,6 +118,13 @@ class Repository:
         with pymongo.timeout(_PING_SECONDS):  # so that the thread does not wait longer either
             hello = await observed("hello", self._database.command("hello"))
         return bool(hello["isWritablePrimary"])
+
+    async def last_backup(self) -> float | None:
+        """Return the time of the last backup, as `find_last_backup`; None if MongoDB fails."""
+        try:
+            return await find_last_backup(self._database)
+        except PyMongoError:
+            return None
 
     def snapshot(self, time: Timestamp | None = None) -> Snapshot:
         """Return a snapshot for one document: of the time of a write, by default the latest."""

@@ -1,11 +1,14 @@
 """The metrics and the health checks that a running service shows."""
 
 import asyncio
+import re
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from registry.settings import Settings
 from registry.storage.bulkheads import Bulkheads
@@ -13,6 +16,8 @@ from tests.conftest import Serve
 from tests.storage.test_overload import bulkheads
 from tests.storage.waiting import eventually
 from tests.support import Api
+
+ROOT = Path(__file__).parents[2]
 
 REQUESTS = "registry_http_request_duration_seconds"
 
@@ -41,6 +46,25 @@ async def increase(api: Api, name: str, act: object, **labels: str) -> float:
     before = (await scrape(api)).get(sample(name, **labels), 0.0)
     await act  # type: ignore[misc] # a coroutine
     return (await scrape(api))[sample(name, **labels)] - before
+
+
+async def test_the_documentation_lists_every_metric_with_its_type_labels_and_meaning(
+    api: Api,
+) -> None:
+    text = (ROOT / "docs" / "observability.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (.*) ?\| (.*) \|$", text, re.MULTILINE)
+    listed = {
+        name.removesuffix("_total"): (kind, set(re.findall(r"`(\w+)`", labels)), meaning)
+        for name, kind, labels, meaning in rows
+    }
+    written = list(text_string_to_metric_families((await api.fetch("/metrics")).text))
+    assert listed.keys() == {family.name for family in written}
+    for family in written:
+        kind, labels, meaning = listed[family.name]
+        assert kind == family.type
+        assert meaning == family.documentation[0].lower() + family.documentation[1:].rstrip(".")
+        for one in family.samples:
+            assert one.labels.keys() - {"le"} == labels
 
 
 async def test_requests_commands_and_batches_are_counted(api: Api) -> None:
@@ -85,11 +109,14 @@ async def test_queues_are_shown_by_class(serve: Serve) -> None:
         for name in ("in_progress", "waiting")
     )
     async with bulkheads(api).streams:
+        bulkheads(api).measure()
         assert (await scrape(api))[in_progress] == 1
         waiting = asyncio.create_task(api.get("/persons?filter[email][contains]=x"))
         assert await eventually(lambda: bulkheads(api).streams.waiting)
+        bulkheads(api).measure()
         assert (await scrape(api))[waits] == 1
     assert (await waiting).status == 200
+    bulkheads(api).measure()
     samples = await scrape(api)
     assert (samples[in_progress], samples[waits]) == (0, 0)
 
@@ -117,6 +144,11 @@ async def test_refusals_are_counted_by_reason(serve: Serve, length: int, reason:
     async with bulkheads(api).streams:
         refused = api.get("/persons?filter[email][contains]=x")
         assert await increase(api, "registry_bulkhead_refusals_total", refused, **labels) == 1
+
+
+async def test_only_the_named_metrics_are_shown(api: Api) -> None:
+    text = (await api.fetch("/metrics?name[]=registry_workers")).text
+    assert [family.name for family in text_string_to_metric_families(text)] == ["registry_workers"]
 
 
 async def test_the_format_is_negotiated(api: Api) -> None:

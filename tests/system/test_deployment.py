@@ -12,13 +12,15 @@ import pytest
 import yaml
 
 from tests.mongods import program_of
-from tests.programs import run
+from tests.programs import required_program, run
 from tests.system.service import COMMAND, ROOT, environment, run_command
 from tests.test_requirements import pins
 
 UNIT = ROOT / "docs" / "registry.service"
 
 DOCKERFILE = ROOT / "Dockerfile"
+
+ALERTS = ROOT / "docs" / "alerts.yml"
 
 COMPOSE_FILE = ROOT / "docker-compose.yml"
 
@@ -122,6 +124,57 @@ def test_the_registry_is_a_user_with_few_rights() -> None:
         ("readWrite", "registry"),
         ("dbAdmin", "registry"),
     ]
+
+
+REQUESTS = "registry_http_request_duration_seconds"
+
+FAILING = {
+    'up{job="registry"}': "0x120",
+    'registry_workers_ready{instance="a"}': "1x120",
+    'registry_workers{instance="a"}': "2x120",
+    f'{REQUESTS}_count{{instance="a",status="200"}}': "0+95x120",
+    f'{REQUESTS}_count{{instance="a",status="503"}}': "0+5x120",
+    f'{REQUESTS}_bucket{{instance="a",route="/persons",le="1"}}': "0+90x120",
+    f'{REQUESTS}_bucket{{instance="a",route="/persons",le="10"}}': "0+95x120",
+    f'{REQUESTS}_bucket{{instance="a",route="/persons",le="+Inf"}}': "0+95x120",
+    'registry_disk_free_bytes{instance="a",directory="/data"}': "900000000x120",
+    'registry_last_backup_timestamp_seconds{instance="a"}': "-180000x120",
+}
+"""The series of a service about which each alert tells, by minutes."""
+
+HEALTHY = FAILING | {
+    'up{job="registry"}': "1x120",
+    'registry_workers{instance="a"}': "1x120",
+    f'{REQUESTS}_count{{instance="a",status="503"}}': "0+1x120",
+    f'{REQUESTS}_bucket{{instance="a",route="/persons",le="1"}}': "0+95x120",
+    f'{REQUESTS}_bucket{{instance="a",route="/changes",le="+Inf"}}': "0+90x120",
+    'registry_disk_free_bytes{instance="a",directory="/data"}': "9000000000x120",
+    'registry_last_backup_timestamp_seconds{instance="a"}': "0x120",
+}
+
+
+@pytest.mark.parametrize(("series", "is_firing"), [(FAILING, True), (HEALTHY, False)])
+def test_the_alerts_fire_when_somebody_has_to_act(
+    series: Mapping[str, str], is_firing: bool, tmp_path: Path
+) -> None:
+    names = [rule["alert"] for rule in yaml.safe_load(ALERTS.read_text())["groups"][0]["rules"]]
+    assert len(names) == 5
+    test = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": text} for name, text in series.items()],
+        "promql_expr_test": [
+            {
+                "expr": f'count(ALERTS{{alertname="{name}",alertstate="firing"}}) > 0 or vector(0)',
+                "eval_time": "2h",
+                "exp_samples": [{"labels": "{}", "value": number if is_firing else 0}],
+            }
+            for name, number in zip(names, (2, 1, 1, 1, 1), strict=True)
+        ],
+    }
+    file = tmp_path / "alerts-test.yml"
+    file.write_text(yaml.safe_dump({"rule_files": [str(ALERTS)], "tests": [test]}))
+    done = run([required_program("promtool"), "test", "rules", file])
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 async def test_mongod_takes_its_options(mongodb_uri: str) -> None:

@@ -3,13 +3,22 @@
 import os
 import re
 import signal
+import time
+from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 import pytest
 
 from tests.system.conftest import Start
-from tests.system.service import TIMEOUT, Service, eventually
+from tests.system.service import (
+    COMMAND,
+    TIMEOUT,
+    Service,
+    environment,
+    eventually,
+    run_command,
+)
 from tests.system.test_workers import TWO, create_persons, workers_of
 
 CREATED = (
@@ -43,7 +52,8 @@ def test_the_metrics_of_workers_are_added_up_and_survive_a_worker(
     first, _ = workers_of(service)
     os.kill(first, signal.SIGKILL)
     assert eventually(lambda: first not in workers_of(service) and len(workers_of(service)) == 2)
-    assert eventually(lambda: scrape(url)["registry_workers"] == 2)
+    assert eventually(lambda: scrape(url)["registry_workers_ready"] == 2)
+    assert scrape(url)["registry_workers"] == 2
     assert scrape(url)[CREATED] == 40
     create_persons(service, 2)
     assert eventually(lambda: scrape(url)[CREATED] == 42)
@@ -57,6 +67,23 @@ def test_every_worker_shows_the_sums_on_the_port_of_the_api(start: Start) -> Non
     assert eventually(
         lambda: {scrape(service.url + "/metrics").get(CREATED) for _ in range(10)} == {40.0}
     )
+
+
+@pytest.mark.slow
+def test_the_metrics_show_the_last_backup_and_the_state_of_the_machine(
+    start: Start, tmp_path: Path
+) -> None:
+    service = start("--metrics-port", "0", PROMETHEUS_MULTIPROC_DIR="/of/another/program")
+    url, began = metrics_url(service), int(time.time())
+    samples = scrape(url)
+    assert samples["registry_last_backup_timestamp_seconds"] == 0
+    assert samples[f'registry_disk_free_bytes{{directory="{service.data_dir / "mongodb"}"}}'] > 0
+    assert samples["process_resident_memory_bytes"] > 2**24
+    assert samples["process_cpu_seconds_total"] > 0
+    backup = ("backup", "--data-dir", service.data_dir, tmp_path / "file")
+    assert run_command([*COMMAND, *backup], environment()).returncode == 0
+    name = "registry_last_backup_timestamp_seconds"
+    assert eventually(lambda: scrape(url)[name] >= began)
 
 
 @pytest.mark.slow

@@ -155,8 +155,9 @@ def test_workers_import_nothing_from_the_callers_directory(start: Start, tmp_pat
 
 
 async def test_a_worker_that_hangs_while_it_starts_is_stopped_and_reported(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
     monkeypatch.setattr(workers_module, "START_SECONDS", 0.2)
     monkeypatch.setattr(workers_module, "_PROGRAM", "import time; time.sleep(600)")
     running = workers_module.Workers((Settings(), 0, None))

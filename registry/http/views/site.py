@@ -1,21 +1,12 @@
 """Views of what is not a resource: the root, health checks, metrics, and slashes at the end."""
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Iterable
 from copy import copy
-from itertools import accumulate
-from typing import ClassVar, TypeAlias
+from typing import ClassVar
 
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 from prometheus_client.aiohttp import make_aiohttp_handler
-from prometheus_client.core import (
-    CollectorRegistry,
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-)
-from prometheus_client.registry import Collector
 
 from registry.access.principal import Action, Principal, sufficient_scopes
 from registry.http.access_control import PRINCIPAL
@@ -33,15 +24,10 @@ from registry.jsonapi.authorization import readable_with
 from registry.jsonapi.content_negotiation import HTML, check_accept, prefers
 from registry.jsonapi.documents import encode_meta, path_of
 from registry.jsonapi.query import reject_parameters
-from registry.metrics import FAMILIES, Family, Gauge, Histogram, MetricsSnapshot, Samples, take
+from registry.metrics import registry_of_service
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
 from registry.protocol import MEDIA_TYPE
-
-Scrape: TypeAlias = Callable[[], Awaitable[MetricsSnapshot]]
-"""Returns the snapshot of all processes of the service."""
-
-SCRAPE: web.AppKey[Scrape] = web.AppKey("scrape")
 
 PAGE: web.AppKey[Handler] = web.AppKey("page")
 """Responds with the page for people, which the root shows to browsers."""
@@ -143,49 +129,11 @@ def _health(failure: str | None) -> web.Response:
     return web.json_response({"status": failure or "ok"}, status=status, headers=headers)
 
 
-async def scrape_process() -> MetricsSnapshot:
-    """Return the snapshot of this process, for a service that has no other."""
-    return take()
-
-
 class MetricsView(BaseView):
     """The metrics, in the text formats of Prometheus and OpenMetrics, by `Accept`."""
 
     async def get(self) -> web.StreamResponse:
         """Respond with all metrics, or with those named by the parameters `name[]`."""
-        registry = registry_of(await self.request.app[SCRAPE]())
         # A copy of the URL, as for `query_of`.
         copied = self.request.clone(rel_url=copy(self.request.rel_url))
-        return await make_aiohttp_handler(registry, disable_compression=True)(copied)
-
-
-def registry_of(snapshot: MetricsSnapshot) -> CollectorRegistry:
-    """Return a registry of prometheus-client whose only metrics are those of a snapshot."""
-    registry = CollectorRegistry()
-    registry.register(_SnapshotCollector(snapshot))
-    return registry
-
-
-class _SnapshotCollector(Collector):
-    def __init__(self, snapshot: MetricsSnapshot) -> None:
-        self._snapshot = snapshot
-
-    def collect(self) -> Iterator[Metric]:
-        for family in FAMILIES:
-            yield _metric(family, self._snapshot.get(family.name, {}))
-
-
-def _metric(family: Family, samples: Samples) -> Metric:
-    name, text, labels = family.name, family.help_text, family.labels
-    if isinstance(family, Histogram):
-        histogram = HistogramMetricFamily(name, text, labels=labels)
-        bounds = [*map(str, family.bounds), "+Inf"]
-        for values, (*counts, sum_of_values) in samples.items():
-            buckets = list(zip(bounds, accumulate(counts), strict=True))
-            histogram.add_metric(values, buckets, sum_of_values)
-        return histogram
-    kind = GaugeMetricFamily if isinstance(family, Gauge) else CounterMetricFamily
-    metric = kind(name, text, labels=labels)
-    for values, (value,) in samples.items():
-        metric.add_metric(values, value)
-    return metric
+        return await make_aiohttp_handler(registry_of_service(), disable_compression=True)(copied)

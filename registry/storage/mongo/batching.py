@@ -56,8 +56,8 @@ class Batcher(Generic[_Key, _Result]):
         self._is_cancellable = is_cancellable
         self._queue: deque[_Call[_Key, _Result]] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._sizes = BATCH_SIZE.sample(name)
-        self._waits = BATCH_WAIT.sample(name)
+        self._sizes = BATCH_SIZE.labels(name)
+        self._waits = BATCH_WAIT.labels(name)
 
     async def close(self) -> None:
         """Wait until the batches under way have ended."""
@@ -88,8 +88,8 @@ class Batcher(Generic[_Key, _Result]):
         batch = self._next_batch()
         if not batch:
             return
-        BATCH_SIZE.observe(self._sizes, len(batch))
-        BATCH_WAIT.observe(self._waits, perf_counter() - batch[0][2])
+        self._sizes.observe(len(batch))
+        self._waits.observe(perf_counter() - batch[0][2])
         self._keys_in_flight += len(batch)
         if self._is_cancellable:
             _cancel_without([future for _, future, _ in batch])

@@ -5,7 +5,6 @@ import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from decimal import Decimal
-from threading import Lock
 from time import perf_counter
 from typing import Any, TypeAlias, TypeVar
 
@@ -21,7 +20,7 @@ from pymongo import monitoring
 from pymongo.errors import OperationFailure, PyMongoError
 
 from registry.capacity import THREADS
-from registry.metrics import COMMANDS, CONNECTIONS, CONNECTIONS_IN_USE, Sample
+from registry.metrics import COMMANDS, CONNECTIONS, CONNECTIONS_IN_USE
 from registry.model.graph import Graph
 from registry.model.record import Record
 from registry.mongod.embedded import mongod
@@ -259,32 +258,23 @@ async def observed(command: str, reply: Awaitable[_Reply]) -> _Reply:
         outcome = "success"
         return result
     finally:
-        COMMANDS.observe(COMMANDS.sample(command, outcome), perf_counter() - begin)
+        COMMANDS.labels(command, outcome).observe(perf_counter() - begin)
 
 
 class _PoolSize(monitoring.ConnectionPoolListener):
     """Counts the connections of the pool, when the driver calls it on its threads."""
 
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._open = CONNECTIONS.sample()
-        self._in_use = CONNECTIONS_IN_USE.sample()
-
-    def _add(self, sample: Sample, difference: int) -> None:
-        with self._lock:
-            sample[0] += difference
-
     def connection_created(self, _: monitoring.ConnectionCreatedEvent) -> None:
-        self._add(self._open, 1)
+        CONNECTIONS.inc()
 
     def connection_closed(self, _: monitoring.ConnectionClosedEvent) -> None:
-        self._add(self._open, -1)
+        CONNECTIONS.dec()
 
     def connection_checked_out(self, _: monitoring.ConnectionCheckedOutEvent) -> None:
-        self._add(self._in_use, 1)
+        CONNECTIONS_IN_USE.inc()
 
     def connection_checked_in(self, _: monitoring.ConnectionCheckedInEvent) -> None:
-        self._add(self._in_use, -1)
+        CONNECTIONS_IN_USE.dec()
 
     def _ignore(self, event: Any) -> None:
         """Do nothing; the base class requires a method for each event."""

@@ -63,8 +63,8 @@ class GroupCommit:
         self._retries = deque[WriteRequest]()  # each with a transaction of its own
         self._has_arrived = asyncio.Event()
         self._worker: asyncio.Task[None] | None = None
-        self._sizes = BATCH_SIZE.sample("writes")
-        self._waits = BATCH_WAIT.sample("writes")
+        self._sizes = BATCH_SIZE.labels("writes")
+        self._waits = BATCH_WAIT.labels("writes")
 
     async def close(self) -> None:
         """Wait until all requests have ended."""
@@ -140,8 +140,8 @@ class GroupCommit:
 
     async def _run(self, requests: Sequence[WriteRequest]) -> None:
         """Run a transaction; afterwards each request is answered, or waits for another one."""
-        BATCH_SIZE.observe(self._sizes, len(requests))
-        BATCH_WAIT.observe(self._waits, time.perf_counter() - requests[0].arrived)
+        self._sizes.observe(len(requests))
+        self._waits.observe(time.perf_counter() - requests[0].arrived)
         apply = partial(self._apply, requests)
         is_alone, commits = requests[0].is_alone, not requests[0].rolls_back
         try:

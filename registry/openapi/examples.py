@@ -18,11 +18,11 @@ from registry.jsonapi.documents import (
     resource_objects,
 )
 from registry.jsonapi.query import Query
+from registry.model.attribute_schemas import example_of
 from registry.model.graph import Graph
 from registry.model.implicit_attributes import PrincipalName, StoredTime
 from registry.model.record import LinkedIds, Record
 from registry.model.resource_type import Relationship, ResourceType
-from registry.openapi.attribute_schemas import example_of
 from registry.openapi.schemas import Json, absolute
 from registry.protocol import OPERATIONS, RESULTS
 

@@ -7,12 +7,12 @@ from typing import Any, TypeAlias
 from registry.jsonapi.documents import JSONAPI, Effect, path_of
 from registry.jsonapi.error_types import error_types
 from registry.jsonapi.request_documents import MAX_OPERATIONS
+from registry.model.attribute_schemas import attribute_schema
 from registry.model.graph import Graph
 from registry.model.implicit_attributes import ID_PATTERN
 from registry.model.record import MAX_ID
 from registry.model.resource_field import ResourceField
 from registry.model.resource_type import InvalidDeclaration, Relationship, ResourceType
-from registry.openapi.attribute_schemas import attribute_schema
 from registry.protocol import OPERATIONS, RESULTS
 
 Json: TypeAlias = dict[str, Any]

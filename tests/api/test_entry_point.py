@@ -7,7 +7,10 @@ from itertools import product
 from pathlib import Path
 from urllib.parse import urljoin
 
+import orjson
+
 import registry.web
+from registry.resources.types_file import read_types
 from registry.settings import Settings
 from tests.conftest import Header, Serve
 from tests.support import MEDIA_TYPE, PERSON, Api
@@ -15,6 +18,8 @@ from tests.support import MEDIA_TYPE, PERSON, Api
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8"
 
 PAGE = Path(registry.web.__file__).parent / "page"
+
+FLEET = Path(registry.web.__file__).parents[2] / "docs" / "fleet.toml"
 
 LATER = {"csv.js", "import.js", "importer.js"}
 """The modules of the page that are loaded when they are needed."""
@@ -38,6 +43,34 @@ async def test_the_root_links_to_everything(api: Api) -> None:
         assert meta["operations"] == f"{api.origin}/operations"
     for url in (*meta["collections"].values(), *map(meta.get, OTHERS)):
         assert (await api.fetch(url.removeprefix(api.origin))).status == 200, url
+
+
+async def test_the_root_describes_the_types(serve: Serve, settings: Settings) -> None:
+    fleet = replace(settings, types=read_types(str(FLEET)), unique=("computer.serial",))
+    api = await serve(settings=fleet)
+    response = await api.get("/")
+    assert len(orjson.dumps(response.document)) <= 40_000
+    described = {one["type"]: one for one in response.document["meta"]["types"]}
+    assert [one["path"] for one in described.values()] == [
+        *("/persons", "/computers", "/phones", "/assignments", "/phone_owner_periods")
+    ]
+    computer = described["computer"]
+    serial = {"type": "string", "minLength": 1, "maxLength": 255, "example": "SN-0001"}
+    assert computer["attributes"]["serial"] == serial | {"required": True, "unique": True}
+    assert computer["attributes"]["status"]["enum"] == ["ready", "repair", "retired"]
+    owner = {"type": "person", "many": False, "inverse": "computers", "writable": True}
+    assert computer["relationships"]["owner"] == owner
+    assert not described["assignment"]["writable"]
+    for resource in described.values():
+        for name in resource["sort"]:
+            assert (await api.get(f"{resource['path']}?sort={name}")).status == 200, name
+        for field in resource["filters"]:
+            # A value can be invalid, but no field and no operator is unknown.
+            failed = await api.get(
+                f"{resource['path']}?filter[{field['name']}][{field['operators'][-1]}]=true"
+            )
+            for error in (failed.document or {}).get("errors", []):
+                assert "supported" not in error["detail"], error
 
 
 async def test_the_root_shows_browsers_the_page(api: Api) -> None:

@@ -24,6 +24,7 @@ from registry.jsonapi.authorization import readable_with
 from registry.jsonapi.content_negotiation import HTML, check_accept, prefers
 from registry.jsonapi.documents import encode_meta, path_of
 from registry.jsonapi.query import reject_parameters
+from registry.jsonapi.type_descriptions import describe_types
 from registry.metrics import registry_of_service
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
@@ -49,7 +50,8 @@ class EntryPointView(BaseView):
     async def get(self) -> web.StreamResponse:
         """Respond with the page if `Accept` prefers HTML, else with a document of only `meta`.
 
-        It has what the access token allows. Raises NotAcceptable or ApiErrors.
+        It describes the types, and has what the access token allows. Raises NotAcceptable or
+        ApiErrors.
         """
         request, app = self.request, self.request.app
         accept = request.headers.getall(hdrs.ACCEPT, ())
@@ -67,6 +69,7 @@ class EntryPointView(BaseView):
             "changes": base + CHANGES_PATH,
             "openapi": f"{base}{UI_PATH}/openapi.json",
             "swagger_ui": f"{base}{UI_PATH}/",
+            "types": describe_types(app[GRAPH]),
             **_access(request.get(PRINCIPAL), app[GRAPH]),
         }
         return web.Response(body=encode_meta({"self": root}, meta), content_type=MEDIA_TYPE)

@@ -1,0 +1,69 @@
+"""The graph -> a description of its types, small enough that forms and tables are built from it."""
+
+from typing import Any, TypeAlias
+
+from registry.jsonapi.documents import path_of
+from registry.jsonapi.filtering import NULL, filter_operators, related_fields
+from registry.jsonapi.pagination import sort_names
+from registry.model.attribute_schemas import attribute_schema
+from registry.model.graph import Graph
+from registry.model.implicit_attributes import Moment
+from registry.model.resource_field import ResourceField
+from registry.model.resource_type import ResourceType
+
+_Json: TypeAlias = dict[str, Any]
+
+
+def describe_types(graph: Graph) -> list[_Json]:
+    """Return the description of each type, in JSON; those that clients can write come first.
+
+    `attributes` and `authorship` have the OpenAPI schema of each attribute by name, with `required`
+    and `unique` where they are true; `filters` the operators of each field that filters can name.
+    """
+    types = sorted(graph.values(), key=lambda resource: resource.read_only)
+    return [_describe(resource, graph) for resource in types]
+
+
+def _describe(resource: ResourceType, graph: Graph) -> _Json:
+    compared = [*resource.filterable.values(), *related_fields(resource, graph)]
+    return {
+        "type": resource.type,
+        "path": path_of(resource),
+        "writable": not resource.read_only,
+        "attributes": {
+            name: _attribute(resource, attribute) for name, attribute in resource.attributes.items()
+        },
+        "authorship": {
+            name: _attribute(resource, attribute)
+            for name, attribute in resource.readable.items()
+            if name not in resource.attributes
+        },
+        "relationships": {
+            name: {
+                "type": relationship.target,
+                "many": relationship.to_many,
+                "inverse": relationship.inverse,
+                "writable": not relationship.read_only,
+            }
+            for name, relationship in resource.relationships.items()
+        },
+        "sort": sort_names(resource, graph),
+        "filters": [
+            {"name": field.name, "operators": _operators(field)}
+            for field in compared
+            if not isinstance(field.field, Moment)
+        ],
+    }
+
+
+def _attribute(resource: ResourceType, attribute: ResourceField) -> _Json:
+    schema = attribute_schema(attribute)
+    if attribute.required and attribute.is_writable:
+        schema["required"] = True
+    if attribute.name in resource.unique:
+        schema["unique"] = True
+    return schema
+
+
+def _operators(field: ResourceField) -> list[str]:
+    return [each for each in filter_operators(field) if field.nullable or each != NULL]

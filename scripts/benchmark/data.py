@@ -2,35 +2,27 @@
 
 from typing import Any
 
-from motor.motor_asyncio import AsyncIOMotorDatabase
+import orjson
 
-from registry.capacity import Capacity
-from registry.jsonapi.changes import Change
-from registry.model.graph import Graph
-from registry.model.implicit_attributes import current_time
-from registry.model.resource_type import ResourceType
-from registry.resources import RESOURCES
-from registry.resources.computer import computer
-from registry.resources.person import person
-from registry.settings import Settings
-from registry.storage.counters import COUNTERS, count_records, store_counter
-from registry.storage.records import new_record, recompute
-from registry.storage.repository import Repository
-
-Database = AsyncIOMotorDatabase[dict[str, Any]]
+from benchmark.load import Request, send
+from benchmark.mongodb import MongoDB
 
 COMPUTERS_EACH = 3
 """The number of computers of each person."""
 
-_FIRST_NAMES = ("Ada", "Alan", "Barbara", "Donald", "Edsger", "Frances", "Grace", "John", "Radia")
 LAST_NAMES = ("Allen", "Dijkstra", "Hopper", "Knuth", "Liskov", "Lovelace", "Perlman", "Turing")
 """The last names, each of an eighth of the persons."""
 
-MAX_DELETIONS = 5_000
-"""Persons that are stored for a measurement of deletions, which ends when all are deleted."""
+_FIRST_NAMES = ("Ada", "Alan", "Barbara", "Donald", "Edsger", "Frances", "Grace", "John", "Radia")
 
-_CREATED = 10_000_000
-"""Ids that requests may create, between those of `fill` and those of `add_deletable`."""
+_FIRST: dict[str, dict[str, Any]] = {
+    "person": {"attributes": {"first_name": "Ada", "last_name": "Lovelace"}},
+    "computer": {
+        "attributes": {"serial": "SN-1"},
+        "relationships": {"owner": {"data": {"type": "person", "id": "1"}}},
+    },
+}
+"""The resources that the service creates, as examples of its records."""
 
 _STEP = 7_919
 """A prime, so that the computers of a person do not have adjacent ids."""
@@ -38,111 +30,66 @@ _STEP = 7_919
 _RANGE = 1_000
 
 
-async def fill(database: Database, persons: int) -> None:
-    """Store persons with COMPUTERS_EACH computers each; ids start at 1 and have no gaps."""
-    await _fill(
-        database, range(1, persons + 1), range(1, COMPUTERS_EACH * persons + 1), replacing=True
-    )
+async def fill(mongodb: MongoDB, name: str, persons: int, *, owners: int | None = None) -> None:
+    """Store persons with COMPUTERS_EACH computers each; ids start at 1 and have no gaps.
 
-
-async def add_deletable(database: Database, persons: int) -> None:
-    """Add the persons of `deletable_ids` with COMPUTERS_EACH computers each."""
-    first = COMPUTERS_EACH * persons + _CREATED
-    computers = range(first, first + COMPUTERS_EACH * MAX_DELETIONS)
-    await _fill(database, deletable_ids(persons), computers)
-
-
-def deletable_ids(persons: int) -> range:
-    """Return the ids of persons whom requests may delete. persons: the number of the others."""
-    first = persons + _CREATED
-    return range(first, first + MAX_DELETIONS)
-
-
-async def prepare(database: Database) -> None:
-    """Build the indexes, which a service that starts does in the background."""
-    repository = Repository(database, Graph(RESOURCES), Capacity.of(Settings()))
-    await repository.prepare()
-    await repository.catch_up()
-    await repository.close()
-
-
-async def give_all_to(database: Database, owner: int) -> int:
-    """Give all computers to one person; return their number."""
-    given = await database[computer.collection].update_many({}, {"$set": {"person": owner}})
-    return given.matched_count
-
-
-async def remove_added(database: Database, persons: int) -> None:
-    """Delete what was added since `fill`. persons: the number of those that it stored."""
-    for resource, last in ((person, persons), (computer, COMPUTERS_EACH * persons)):
-        await database[resource.collection].delete_many({"_id": {"$gt": last}})
-    await database.assignments.delete_many({"computer": {"$gt": COMPUTERS_EACH * persons}})
-    await _count(database)
-
-
-async def _count(database: Database) -> None:
-    """Let the counters agree with the collections: those of the service, `seq` of the naive one."""
-    for resource in Graph(RESOURCES).values():
-        stored = await database[COUNTERS].find_one({"_id": resource.type})
-        counter = await count_records(database, resource)
-        await store_counter(database, resource, counter, stored)
-        naive = {"_id": resource.type, "seq": {"$exists": True}}
-        await database[COUNTERS].update_one(naive, {"$set": {"seq": counter.last}})
-
-
-async def _fill(
-    database: Database, persons: range, computers: range, *, replacing: bool = False
-) -> None:
-    """Store persons and computers with these ids, COMPUTERS_EACH for each person.
-
-    replacing: whether they replace all others.
+    The service creates the first of each, and MongoDB copies what it stores. It must not run on
+    the database. owners: how many of the persons own all computers; by default, all.
     """
+    database, computers = mongodb.client[name], COMPUTERS_EACH * persons
+    async with mongodb.service(name) as server:
+        for type_name, data in _FIRST.items():
+            body = orjson.dumps({"data": {"type": type_name, **data}})
+            await send(server, Request("POST", f"/{type_name}s", body))
     first, last = _cycle(_FIRST_NAMES, 1), _cycle(LAST_NAMES, len(_FIRST_NAMES))
-    email = {"$concat": ["person.", {"$toString": "$_id"}, "@example.com"]}
-    names = {"first_name": first, "last_name": last, "email": email}
-    index = {"$mod": [{"$multiply": ["$_id", _STEP]}, len(persons)]}
-    owner = {"$toInt": {"$add": [index, persons.start]}}
+    index: dict[str, Any] = {"$mod": [{"$multiply": ["$_id", _STEP]}, owners or persons]}
+    owner = {"$toInt": {"$add": [index, 1]}}
     serial = {"$concat": ["SN-", {"$toString": "$_id"}]}
-    for resource, ids, fields in (
-        (person, persons, names),
-        (computer, computers, {"serial": serial, "person": owner, "owner_period": "$_id"}),
-    ):
-        name = resource.collection
-        store = {"$out": name} if replacing else {"$merge": {"into": name, "whenMatched": "fail"}}
-        stages = [*_records(resource, ids, fields), store]
+    collections: dict[str, tuple[int, dict[str, Any]]] = {
+        "persons": (
+            persons,
+            {
+                "first_name": first,
+                "last_name": last,
+                "full_name": {"$concat": [first, " ", last]},
+                "email": {"$concat": ["person.", {"$toString": "$_id"}, "@example.com"]},
+            },
+        ),
+        "computers": (computers, {"serial": serial, "person": owner, "owner_period": "$_id"}),
+        "assignments": (computers, {"computer": "$_id", "owner": owner}),
+    }
+    for collection, (count, fields) in collections.items():
+        # $out keeps the indexes and the validator of the collection.
+        (record,) = await database[collection].find({}, {"_id": False}).to_list(None)
+        values = {name: fields.get(name, {"$literal": record[name]}) for name in record}
+        stages = [*_ids(count), {"$set": values}, {"$out": collection}]
         await database.aggregate(stages).to_list(None)
-    # As the service would, which needs 200 us for each.
-    period = {"since": {"$literal": None}, "until": {"$literal": None}}
-    store = {"$out": "assignments"} if replacing else {"$merge": "assignments"}
-    assignments: list[dict[str, Any]] = [
-        {"$match": {"_id": {"$gte": computers.start}}},
-        {"$project": {**period, "computer": "$_id", "owner": "$person"}},
-        store,
-    ]
-    await database.computers.aggregate(assignments).to_list(None)
-    await _count(database)
+        counter = {"_id": collection.removesuffix("s")}
+        await database.counters.update_one(counter, {"$set": {"last": count, "count": count}})
 
 
-def _records(resource: ResourceType, ids: range, fields: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the stages that create records. fields: aggregation expressions on `_id`."""
-    change = Change(dict.fromkeys(resource.writable, ""), ())
-    constant = new_record(resource, 0, change, current_time())
-    del constant["_id"]
-    position = {"$add": [{"$multiply": ["$block", _RANGE]}, "$offset"]}
+async def copy(mongodb: MongoDB, source: str, target: str) -> None:
+    """Copy the data of a database to another, without indexes and validators."""
+    for collection in ("persons", "computers", "counters"):
+        store = {"$out": {"db": target, "coll": collection}}
+        await mongodb.client[source][collection].aggregate([store]).to_list(None)
+
+
+def _ids(count: int) -> list[dict[str, Any]]:
+    """Return the stages that create documents with the ids from 1."""
+    position = {"$add": [{"$multiply": ["$block", _RANGE]}, "$offset", 1]}
     # Two nested ranges, because the array of a single one would exceed the document size limit.
     return [
-        {"$documents": [{"block": {"$range": [0, -(-len(ids) // _RANGE)]}}]},
+        {"$documents": [{"block": {"$range": [0, -(-count // _RANGE)]}}]},
         {"$unwind": "$block"},
         {"$set": {"offset": {"$range": [0, _RANGE]}}},
         {"$unwind": "$offset"},
-        {"$project": {"_id": {"$add": [position, ids.start]}}},
-        {"$match": {"_id": {"$lt": ids.stop}}},
-        {"$set": {name: {"$literal": value} for name, value in constant.items()} | fields},
-        *recompute(resource),
+        {"$project": {"_id": position}},
+        {"$match": {"_id": {"$lte": count}}},
     ]
 
 
 def _cycle(texts: tuple[str, ...], step: int) -> dict[str, Any]:
     """Return the expression that cycles through the texts, moving on after every `step` ids."""
-    index = {"$mod": [{"$floor": {"$divide": ["$_id", step]}}, len(texts)]}
+    index: dict[str, Any] = {"$mod": [{"$floor": {"$divide": ["$_id", step]}}, len(texts)]}
     return {"$arrayElemAt": [list(texts), {"$toInt": index}]}

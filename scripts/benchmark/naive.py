@@ -1,57 +1,102 @@
 """The naive server: aiohttp and motor, no validation and no transactions.
 
-Its responses to the requests of the benchmark equal those of the service. Run it with
-`python -m benchmark.naive URI DATABASE`.
+Each command is in effect on its own. Its responses to the requests of the benchmark equal those of
+the service. Run it with `python -m benchmark.naive URI DATABASE`.
 """
 
 import sys
-from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
+from datetime import UTC, datetime
+from typing import Any
 
 import orjson
 from aiohttp import web
-from motor.motor_asyncio import AsyncIOMotorClient
+from motor.motor_asyncio import AsyncIOMotorClient, AsyncIOMotorDatabase
+from pymongo import ReturnDocument
 
-from benchmark import naive_writes
-from benchmark.naive_writes import (
-    DATABASE,
-    VISIBLE,
-    Record,
-    computer_with_owner,
-    person,
-    respond,
-    respond_with,
-)
 from benchmark.processes import serve
+from registry.protocol import MEDIA_TYPE
+
+Record = dict[str, Any]
+ResourceObject = dict[str, Any]
+
+Database = AsyncIOMotorDatabase[Record]
+
+DATABASE = web.AppKey("database", AsyncIOMotorDatabase[Record])
 
 TOTAL = web.AppKey("total", int)
-"""The number of persons at the start: the server does not count them for each page."""
+"""The number of computers at the start: the server does not count them for each page."""
 
-PAGE_SIZE = 50
-OWNER = {"last_name": True}
-
-
-def cursor(*position: int) -> str:
-    """Return the cursor at a computer, or at the end of the collection."""
-    text = orjson.dumps(["computer:_id", position])
-    return urlsafe_b64encode(text).rstrip(b"=").decode()
+VISIBLE = {"password": False}
 
 
-async def read(request: web.Request) -> web.Response:
-    """Respond with a person."""
-    number = int(request.match_info["id"])
-    record = await request.app[DATABASE].persons.find_one({"_id": number}, VISIBLE)
+def _respond(document: dict[str, Any], status: int = 200) -> web.Response:
+    return web.Response(status=status, body=orjson.dumps(document), content_type=MEDIA_TYPE)
+
+
+def _respond_with(
+    resource: ResourceObject, status: int = 200, included: Iterable[ResourceObject] | None = None
+) -> web.Response:
+    links = {"self": resource["links"]["self"]}
+    document: dict[str, Any] = {"data": resource, "jsonapi": {"version": "1.0"}, "links": links}
+    if included is not None:
+        document["included"] = list(included)
+    return _respond(document, status)
+
+
+def _person(record: Record, *, is_new: bool = False) -> ResourceObject:
+    names = {"first_name": record["first_name"], "last_name": record["last_name"]}
+    full_name = {} if is_new else {"full_name": " ".join(names.values())}
+    return {
+        "type": "person",
+        "id": str(record["_id"]),
+        "attributes": {**names, **full_name, "email": record["email"]},
+        "links": {"self": f"/persons/{record['_id']}"},
+    }
+
+
+def _computer(record: Record) -> ResourceObject:
+    return {
+        "type": "computer",
+        "id": str(record["_id"]),
+        "attributes": {"serial": record["serial"]},
+        "links": {"self": f"/computers/{record['_id']}"},
+    }
+
+
+def _with_linkage(resource: ResourceObject, name: str, linkage: object) -> ResourceObject:
+    path = resource["links"]["self"]
+    links = {"self": f"{path}/relationships/{name}", "related": f"{path}/{name}"}
+    return {**resource, "relationships": {name: {"data": linkage, "links": links}}}
+
+
+def _computer_with_owner(record: Record) -> ResourceObject:
+    return _with_linkage(
+        _computer(record), "owner", {"type": "person", "id": str(record["person"])}
+    )
+
+
+def _linkage(records: Iterable[Record]) -> list[dict[str, str]]:
+    return [{"type": "computer", "id": str(record["_id"])} for record in records]
+
+
+async def _read(request: web.Request) -> web.Response:
+    database, number = request.app[DATABASE], int(request.match_info["id"])
+    record = await database.persons.find_one({"_id": number}, VISIBLE)
     if record is None:
         raise web.HTTPNotFound
-    return respond_with(person(record))
+    if "include" not in request.query:
+        return _respond_with(_person(record))
+    owned = await database.computers.find({"person": number}).sort("_id").to_list(None)
+    resource = _with_linkage(_person(record), "computers", _linkage(owned))
+    return _respond_with(resource, included=map(_computer, owned))
 
 
-async def list_all(request: web.Request) -> web.Response:
-    """Respond with all persons."""
+async def _list_all(request: web.Request) -> web.Response:
     records = await request.app[DATABASE].persons.find({}, VISIBLE).to_list(None)
-    return respond(
+    return _respond(
         {
-            "data": [person(record) for record in records],
+            "data": [_person(record) for record in records],
             "jsonapi": {"version": "1.0"},
             "links": {"self": f"{request.scheme}://{request.host}{request.raw_path}"},
             "meta": {"count": len(records)},
@@ -59,51 +104,24 @@ async def list_all(request: web.Request) -> web.Response:
     )
 
 
-async def numbered_page(request: web.Request) -> web.Response:
-    """Respond with a page of persons, or with all of them."""
-    if "page[number]" not in request.query:
-        return await list_all(request)
+async def _page(request: web.Request) -> web.Response:
+    database, total = request.app[DATABASE], request.app[TOTAL]
     number, size = int(request.query["page[number]"]), int(request.query["page[size]"])
-    matching = request.app[DATABASE].persons.find({}, VISIBLE).sort("_id", 1)
-    records = await matching.skip((number - 1) * size).limit(size + 1).to_list(None)
-    base = f"{request.scheme}://{request.host}{request.path}?page%5Bnumber%5D="
+    found = database.computers.find().sort("_id", 1).skip((number - 1) * size).limit(size)
+    records = await found.to_list(None)
+    ids = list({record["person"] for record in records})
+    owners = await database.persons.find({"_id": {"$in": ids}}, {"last_name": True}).to_list(None)
+    url, last = f"{request.scheme}://{request.host}{request.raw_path}", -(-total // size)
+    base = url.partition("&page%5B")[0]
     links = {
         "first": 1,
-        "last": -(-request.app[TOTAL] // size),
+        "last": last,
         "prev": number - 1 or None,
-        "next": number + 1 if len(records) > size else None,
+        "next": number + 1 if number < last else None,
     }
-    return respond(
+    return _respond(
         {
-            "data": [person(record) for record in records[:size]],
-            "jsonapi": {"version": "1.0"},
-            "links": {
-                "self": f"{request.scheme}://{request.host}{request.raw_path}",
-                **{name: to and f"{base}{to}&page%5Bsize%5D={size}" for name, to in links.items()},
-            },
-            "meta": {"count": len(records[:size]), "total": request.app[TOTAL]},
-        }
-    )
-
-
-async def page(request: web.Request) -> web.Response:
-    """Respond with the serials of the computers after a cursor, and their owners' last names."""
-    database = request.app[DATABASE]
-    token = request.query["page[after]"]
-    (position,) = orjson.loads(urlsafe_b64decode(token + "=" * (-len(token) % 4)))[1]
-    matching = (
-        database.computers.find({"_id": {"$gt": position}}).sort("_id", 1).limit(PAGE_SIZE + 1)
-    )
-    records = await matching.to_list(None)
-    computers, more = records[:PAGE_SIZE], len(records) > PAGE_SIZE
-    ids = {computer["person"] for computer in computers}
-    owners = await database.persons.find({"_id": {"$in": list(ids)}}, OWNER).to_list(None)
-    url = f"{request.scheme}://{request.host}{request.raw_path}"
-    base = url.partition("&page%5B")[0] + f"&page%5Bsize%5D={PAGE_SIZE}"
-    before, after = cursor(computers[0]["_id"]), cursor(computers[-1]["_id"]) if more else None
-    return respond(
-        {
-            "data": [computer_with_owner(record) for record in computers],
+            "data": [_computer_with_owner(record) for record in records],
             "included": [
                 {
                     "type": "person",
@@ -116,27 +134,93 @@ async def page(request: web.Request) -> web.Response:
             "jsonapi": {"version": "1.0"},
             "links": {
                 "self": url,
-                "first": base,
-                "last": f"{base}&page%5Bbefore%5D={cursor()}",
-                "prev": f"{base}&page%5Bbefore%5D={before}",
-                "next": f"{base}&page%5Bafter%5D={after}" if more else None,
+                **{
+                    name: to and f"{base}&page%5Bnumber%5D={to}&page%5Bsize%5D={size}"
+                    for name, to in links.items()
+                },
             },
-            "meta": {"count": len(computers), "page": {"before": before, "after": after}},
+            "meta": {"count": len(records), "total": total},
         }
     )
 
 
-async def connect(app: web.Application) -> AsyncIterator[None]:
-    """Open the database with durable writes, as the service has; create index and counters."""
+async def _create_person(request: web.Request) -> web.Response:
+    record = await _insert_person(request.app[DATABASE], await _request_data(request))
+    return _respond_with(_person(record, is_new=True), 201)
+
+
+async def _create_computer(request: web.Request) -> web.Response:
+    data = await _request_data(request)
+    owner = int(data["relationships"]["owner"]["data"]["id"])
+    record = await _insert_computer(request.app[DATABASE], data, owner)
+    return _respond_with(_computer_with_owner(record), 201)
+
+
+async def _update_person(request: web.Request) -> web.Response:
+    database, number = request.app[DATABASE], int(request.match_info["id"])
+    data = await _request_data(request)
+    if "relationships" not in data:
+        return _respond_with(_person(await _update(database, number, data["attributes"])))
+    members = data["relationships"]["computers"]["data"]
+    ids = [int(member["id"]) for member in members]
+    removed = {"person": number, "_id": {"$nin": ids}}
+    await database.computers.update_many(removed, {"$set": {"person": None}})
+    await database.computers.update_many({"_id": {"$in": ids}}, {"$set": {"person": number}})
+    record = await database.persons.find_one({"_id": number}, VISIBLE)
+    if record is None:
+        raise web.HTTPNotFound
+    return _respond_with(_with_linkage(_person(record), "computers", members))
+
+
+async def _insert_person(database: Database, data: dict[str, Any]) -> Record:
+    identity = await _new_identity(database, "person")
+    record = {**identity, "password": None, "email": None, **data["attributes"]}
+    await database.persons.insert_one(record)
+    return record
+
+
+async def _insert_computer(database: Database, data: dict[str, Any], owner: int) -> Record:
+    identity = await _new_identity(database, "computer")
+    record = {**identity, "serial": data["attributes"]["serial"], "person": owner}
+    await database.computers.insert_one(record)
+    return record
+
+
+async def _new_identity(database: Database, type_name: str) -> Record:
+    counter = await database.counters.find_one_and_update(
+        {"_id": type_name}, {"$inc": {"last": 1}}, return_document=ReturnDocument.AFTER
+    )
+    time = _now()
+    return {"_id": counter["last"], "created_at": time, "updated_at": time}
+
+
+async def _update(database: Database, number: int, attributes: dict[str, Any]) -> Record:
+    record = await database.persons.find_one_and_update(
+        {"_id": number},
+        {"$set": {**attributes, "updated_at": _now()}},
+        VISIBLE,
+        return_document=ReturnDocument.AFTER,
+    )
+    if record is None:
+        raise web.HTTPNotFound
+    return record
+
+
+async def _request_data(request: web.Request) -> dict[str, Any]:
+    data: dict[str, Any] = orjson.loads(await request.read())["data"]
+    return data
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+async def _connect(app: web.Application) -> AsyncIterator[None]:
     uri, name = sys.argv[1:3]
     client: AsyncIOMotorClient[Record] = AsyncIOMotorClient(uri, w="majority", journal=True)
     app[DATABASE] = database = client[name]
-    app[TOTAL] = await database.persons.estimated_document_count()
+    app[TOTAL] = await database.computers.estimated_document_count()
     await database.computers.create_index("person")
-    for name in ("person", "computer"):
-        (newest,) = await database[f"{name}s"].find().sort("_id", -1).limit(1).to_list(None)
-        counter = {"$set": {"seq": newest["_id"]}}
-        await database.counters.update_one({"_id": name}, counter, upsert=True)
     yield
     client.close()
 
@@ -144,15 +228,13 @@ async def connect(app: web.Application) -> AsyncIterator[None]:
 def main() -> None:
     """Serve until a signal."""
     app = web.Application()
-    app.cleanup_ctx.append(connect)
-    app.router.add_get("/persons", numbered_page)
-    app.router.add_post("/persons", naive_writes.create_person)
-    app.router.add_get("/persons/{id}", read)
-    app.router.add_patch("/persons/{id}", naive_writes.update_person)
-    app.router.add_delete("/persons/{id}", naive_writes.delete_person)
-    app.router.add_get("/computers", page)
-    app.router.add_post("/computers", naive_writes.create_computer)
-    app.router.add_post("/operations", naive_writes.perform_operations)
+    app.cleanup_ctx.append(_connect)
+    app.router.add_get("/persons", _list_all)
+    app.router.add_post("/persons", _create_person)
+    app.router.add_get("/persons/{id}", _read)
+    app.router.add_patch("/persons/{id}", _update_person)
+    app.router.add_get("/computers", _page)
+    app.router.add_post("/computers", _create_computer)
     serve(app, *sys.argv[3:])
 
 

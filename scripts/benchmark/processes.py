@@ -1,4 +1,4 @@
-"""The server processes that the benchmark starts, each pinned to given cores, on uvloop."""
+"""The processes that the benchmark starts: servers on one core, the load generator on another."""
 
 import asyncio
 import os
@@ -6,7 +6,7 @@ import re
 import socket
 import ssl
 import sys
-from collections.abc import AsyncIterator, Collection, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,13 +17,11 @@ from aiohttp import web
 _STOP_SECONDS = 60.0
 
 _IDLE_SECONDS = 0.1
-_IDLE_CPU_SECONDS = 0.01
-"""A server is idle if it uses at most so much CPU time in _IDLE_SECONDS: one clock tick."""
+_IDLE_TICKS = 1
+"""A server is idle if it uses at most so many clock ticks of CPU time in _IDLE_SECONDS."""
 
-
-def all_cores() -> list[int]:
-    """Return the cores of this machine that the benchmark may use."""
-    return sorted(os.sched_getaffinity(0))
+CORES = sorted(os.sched_getaffinity(0))
+"""The cores that the benchmark may use. A server runs on the first, wrk on the last."""
 
 
 class BenchmarkError(Exception):
@@ -31,101 +29,51 @@ class BenchmarkError(Exception):
 
 
 @dataclass(frozen=True)
-class Access:
-    """What the clients of a server with TLS need.
-
-    authority: the file with the certificate of its certificate authority. token: an access token.
-    """
-
-    authority: Path
-    token: str
-
-
-@dataclass(frozen=True)
 class Server:
-    """A running server, with its worker processes. access: None for plain HTTP."""
+    """A running server. authority: of its certificate, None for plain HTTP. token: for access."""
 
     url: str
-    process: asyncio.subprocess.Process
-    access: Access | None = None
-
-    @property
-    def memory(self) -> int:
-        """The resident memory, in bytes."""
-        return 1024 * sum(_status(process, "VmRSS:") for process in self._processes())
-
-    @property
-    def peak_memory(self) -> int:
-        """The peak resident memory since the start or `reset_peak_memory`, in bytes."""
-        return 1024 * sum(_status(process, "VmHWM:") for process in self._processes())
-
-    def reset_peak_memory(self) -> None:
-        """Reset the peak to the current resident memory; see proc(5), clear_refs."""
-        for process in self._processes():
-            (process / "clear_refs").write_text("5")
+    pid: int
+    authority: Path | None = None
+    token: str | None = None
 
     async def wait_until_idle(self) -> None:
         """Wait until the server has finished the requests of clients that have disconnected."""
-        before = self.cpu_seconds
+        before = self._cpu_ticks
         while True:
             await asyncio.sleep(_IDLE_SECONDS)
-            if (now := self.cpu_seconds) - before <= _IDLE_CPU_SECONDS:
+            if (now := self._cpu_ticks) - before <= _IDLE_TICKS:
                 return
             before = now
 
     @property
-    def cpu_seconds(self) -> float:
-        """The CPU time used so far, user and system."""
+    def _cpu_ticks(self) -> int:
         # The name of the program, in parentheses, may contain spaces.
-        lines = [(process / "stat").read_text().rpartition(")")[2] for process in self._processes()]
-        ticks = sum(int(field) for line in lines for field in line.split()[11:13])
-        return ticks / os.sysconf("SC_CLK_TCK")
-
-    def _processes(self) -> Iterator[Path]:
-        """Yield the directories in /proc of the server and its descendants."""
-        numbers = [str(self.process.pid)]
-        for number in numbers:
-            process = Path("/proc", number)
-            yield process
-            for task in (process / "task").iterdir():
-                numbers += (task / "children").read_text().split()
-
-
-def _status(process: Path, key: str) -> int:
-    lines = (process / "status").read_text().splitlines()
-    (number,) = [line.split()[1] for line in lines if line.startswith(key)]
-    return int(number)
+        statistics = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2]
+        return sum(int(field) for field in statistics.split()[11:13])
 
 
 @asynccontextmanager
 async def run_server(
-    cores: Collection[int],
-    *command: str,
-    errors: int | None = None,
-    access: Access | None = None,
+    *command: str, authority: Path | None = None, token: str | None = None
 ) -> AsyncIterator[Server]:
     """Run a Python module that prints its URL when it listens, until the context ends.
 
-    errors: where its log goes, as in `subprocess`; by default, where that of the benchmark goes.
-    access: what its clients need.
     Raises BenchmarkError if it exits without a URL; standard error then has its own message.
     """
     process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        *command,
+        *(sys.executable, "-m", *command),
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
         stdout=asyncio.subprocess.PIPE,
-        stderr=errors,
         # Ctrl-C must reach only the benchmark, which then stops the servers one by one.
         start_new_session=True,
     )
     try:
-        os.sched_setaffinity(process.pid, cores)
+        os.sched_setaffinity(process.pid, CORES[:1])
         line = (await process.stdout.readline()).decode() if process.stdout else ""
         if not (url := re.search(r"https?://[\w.:]+", line)):
             raise BenchmarkError(f"{command[0]} does not start")
-        yield Server(url[0], process, access)
+        yield Server(url[0], process.pid, authority, token)
     finally:
         if process.returncode is None:
             process.terminate()
@@ -136,7 +84,7 @@ async def run_server(
 
 
 def serve(app: web.Application, certificate: str | None = None, key: str | None = None) -> None:
-    """Listen on a free port, print the URL, and serve until a signal.
+    """Listen on a free port, print the URL, and serve on uvloop until a signal.
 
     certificate, key: the files for TLS; None for plain HTTP.
     """

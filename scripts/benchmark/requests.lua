@@ -1,7 +1,6 @@
--- For wrk: sends random requests from a file and prints the measurements as JSON. Deletions are
--- sent in order, each once; the measurement ends early when all have been sent.
--- Arguments: the file (one request per line: method, path and body, separated by tabs), a seed,
--- and an access token if the server requires one.
+-- For wrk: sends random requests from a file and prints the measurements as JSON.
+-- Arguments: the file (one request per line: method, path and body, separated by tabs), and
+-- an access token if the server requires one.
 -- The measured time ends with the last response, when its connection sends the next request. If it
 -- included the requests still open at the end, which are not counted, the rate would be too low.
 
@@ -12,8 +11,7 @@ ffi.cdef("typedef struct { long seconds, microseconds; } instant; int gettimeofd
 local changing = "00000000"
 
 local requests = {}
-local sent = 0
-local deletes, changes = false, false
+local changes = false
 local threads = {}
 local instant = ffi.new("instant")
 
@@ -27,37 +25,24 @@ function setup(thread)
 end
 
 function init(args)
-    math.randomseed(tonumber(args[2]))
+    math.randomseed(1)
     local media_type = "application/vnd.api+json"
-    local authorization = args[3] and "Bearer " .. args[3]
-    local bare = { ["Authorization"] = authorization }
-    local headers = { ["Content-Type"] = media_type, ["Authorization"] = authorization }
-    local extension = {
-        ["Content-Type"] = media_type .. '; ext="https://jsonapi.org/ext/atomic"',
-        ["Authorization"] = authorization,
-    }
+    local authorization = args[2] and "Bearer " .. args[2]
+    local extension = media_type .. '; ext="https://jsonapi.org/ext/atomic"'
     for line in io.lines(args[1]) do
         local method, path, body = line:match("^(%S+)\t(%S+)\t(.*)$")
-        deletes = method == "DELETE"
         changes = changes or body:find(changing, 1, true)
-        if body == "" then
-            table.insert(requests, wrk.format(method, path, bare, nil))
-        elseif path == "/operations" then
-            table.insert(requests, wrk.format(method, path, extension, body))
-        else
-            table.insert(requests, wrk.format(method, path, headers, body))
+        local headers = { ["Authorization"] = authorization }
+        if body ~= "" then
+            headers["Content-Type"] = path == "/operations" and extension or media_type
         end
+        table.insert(requests, wrk.format(method, path, headers, body ~= "" and body or nil))
     end
     started = now()
 end
 
 function request()
     elapsed = now() - started
-    if deletes then
-        sent = sent + 1
-        if sent >= #requests then wrk.thread:stop() end
-        return requests[math.min(sent, #requests)]
-    end
     local text = requests[math.random(#requests)]
     return changes and text:gsub(changing, string.format("%08d", elapsed % 1e8)) or text
 end

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import sys
+import tomllib
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
@@ -24,7 +25,6 @@ from tests.conftest import Serve
 from tests.programs import required_program
 from tests.support import Api, Database, complete_record, set_counters
 from tests.system.service import TIMEOUT
-from tests.test_imports import LAYERS
 
 ROOT = Path(__file__).parents[2]
 
@@ -173,7 +173,10 @@ def test_the_table_of_limits_names_settings_that_exist() -> None:
 def test_the_table_of_packages_lists_the_layers_in_their_order() -> None:
     packages = re.findall(r"^\| \[registry/(\S+)\]", ARCHITECTURE, re.MULTILINE)
     layers = [name.replace("\\", "").removesuffix("/").removesuffix(".py") for name in packages]
-    assert layers == LAYERS
+    contract, *_ = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"][
+        "contracts"
+    ]
+    assert layers == contract["layers"][::-1]
 
 
 def test_the_modules_named_in_the_documentation_exist() -> None:

@@ -43,18 +43,20 @@ class Verb(StrEnum):
     REMOVE = "remove"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Linkage:
-    """The resource identifiers sent for a relationship, and how they change it."""
+    """The resource identifiers sent for a relationship, and how they change it.
+
+    ids: the valid ids among them, ascending and without duplicates.
+    """
 
     relationship: Relationship
     identifiers: tuple[Identifier, ...]
     verb: Verb = Verb.UPDATE
+    ids: list[int] = field(init=False)
 
-    @property
-    def ids(self) -> list[int]:
-        """The valid ids, ascending and without duplicates."""
-        return sorted({each.id for each in self.identifiers if each.id != NO_RESOURCE})
+    def __post_init__(self) -> None:
+        self.ids = sorted({each.id for each in self.identifiers if each.id != NO_RESOURCE})
 
     @property
     def linked_ids(self) -> LinkedIds:
@@ -64,25 +66,24 @@ class Linkage:
         return next(iter(self.ids), None)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Change:
     """The attributes, by name, and the relationships that a request writes.
 
-    author: the id of the principal that sent it, None if it is not known. read_only: attributes
-    that a client has read and sends back, which must have these values in JSON. sent: of an
-    addition that merges, the attributes as they were sent, from which a creation gets defaults.
+    read_only: attributes that a client has read and sends back, which must have these values in
+    JSON. sent: of an addition that merges, the attributes as they were sent, from which a creation
+    gets defaults.
     """
 
     attributes: dict[str, Any]
     linkages: tuple[Linkage, ...]
-    author: str | None = None
     read_only: Mapping[str, Any] = field(default_factory=dict)
     sent: Mapping[str, Any] | None = None
 
     @property
     def size(self) -> int:
         """The number of resource identifiers."""
-        return sum(len(linkage.identifiers) for linkage in self.linkages)
+        return sum([len(linkage.identifiers) for linkage in self.linkages])
 
 
 NEW = Identifier(-1, "", None)
@@ -105,7 +106,7 @@ class Write:
     verb: Verb
     resource: ResourceType
     target: Identifier
-    change: Change = NO_CHANGE
+    change: Change
     versions: Versions = None
     excluded: Versions = frozenset()
     position: JsonPointer = DATA
@@ -121,6 +122,11 @@ class Write:
     def size(self) -> int:
         """The number of resources that it names."""
         return 1 + self.change.size
+
+    @property
+    def changes_links(self) -> bool:
+        """Whether it may change links, or delete a resource that others link to."""
+        return bool(self.change.linkages) or self.verb is Verb.REMOVE
 
     @property
     def sets_unique(self) -> bool:
@@ -142,20 +148,14 @@ class Write:
 
     def with_ids(self, ids: Mapping[int, int]) -> Self:
         """Return the write with the placeholders in its linkages replaced by these ids."""
-        change, linked = self.change, (linkage.identifiers for linkage in self.change.linkages)
-        if not any(identifier.id in ids for sent in linked for identifier in sent):
+        change = self.change
+        if all(ids.keys().isdisjoint(linkage.ids) for linkage in change.linkages):
             return self
         linkages = tuple(
             replace(linkage, identifiers=tuple(_assign(each, ids) for each in linkage.identifiers))
             for linkage in change.linkages
         )
         return replace(self, change=replace(change, linkages=linkages))
-
-    def written_by(self, author: str | None) -> Self:
-        """Return the write with its author."""
-        if author is not None:
-            self.change = replace(self.change, author=author)  # others may share the one before
-        return self
 
 
 def _assign(identifier: Identifier, ids: Mapping[int, int]) -> Identifier:

@@ -13,17 +13,18 @@ takes 270 ms of mongod, and to skip them as well.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
 from motor.motor_asyncio import AsyncIOMotorClientSession
-from pymongo.errors import DuplicateKeyError
+from pymongo.errors import DuplicateKeyError, OperationFailure
 
 from registry.model.graph import Graph
 from registry.model.record import ID, Record
 from registry.model.resource_type import ResourceType
 from registry.storage.mongo.mongo_client import Database
+from registry.storage.mongo.transactions import Statement, Transaction, TransactionConflict
 from registry.storage.records import Stage
 
 COUNTERS = "counters"
@@ -87,19 +88,104 @@ class IdCounter:
 
 
 def increments(
-    last: int, given: int, created: Collection[int], removed: Iterable[int]
+    last: int, given: int, created: Collection[int], removed: Collection[int]
 ) -> dict[str, int]:
     """Return by how much a transaction changes the fields of a counter.
 
     last: the last id before. given: how many ids follow it. created, removed: the ids of the
     resources that are stored, and of those that no longer are.
     """
-    gaps = set(range(last + 1, last + given + 1)).difference(created) if given else ()
-    removed = list(removed)
+    gaps = given and set(range(last + 1, last + given + 1)).difference(created)
     changes = {LAST: given, COUNT: len(created) - len(removed)}
-    for block, number in Counter(id_ // BLOCK for id_ in (*removed, *gaps)).items():
-        changes[f"{DELETED}.{block}"] = number
+    if gaps or removed:
+        for block, number in Counter(id_ // BLOCK for id_ in (*removed, *(gaps or ()))).items():
+            changes[f"{DELETED}.{block}"] = number
     return {name: change for name, change in changes.items() if change}
+
+
+class CountersChanged(TransactionConflict):
+    """Another process has given out ids. is_locked: its transaction is not committed yet."""
+
+    def __init__(self, *, is_locked: bool) -> None:
+        super().__init__()
+        self.is_locked = is_locked
+
+
+class NewIds:
+    """Gives out the ids of one transaction, in order and without gaps, and updates the counters.
+
+    known: the last id of each type after the transaction before, None if it has failed. While no
+    other process creates resources, they need not be read: the update of the counters checks them.
+    The methods raise PyMongoError.
+    """
+
+    def __init__(self, transaction: Transaction, known: Mapping[str, int] | None) -> None:
+        self._transaction = transaction
+        self._known = known
+        self._stored: Mapping[str, int] = {}
+        self._last: dict[str, int] = {}
+        self._savepoint: dict[str, int] = {}
+
+    async def load(self, *, holds: bool) -> None:
+        """Learn the last id of each type.
+
+        holds: whether to hold the counters from now on, for a transaction that takes long: it would
+        be in vain if another process changed them meanwhile. Raises CountersChanged.
+        """
+        if holds:
+            # Changes nothing that is read; other transactions conflict with it.
+            update = {"$currentDate": {"held": True}}
+            await self._update([{"q": {ID: {"$type": "string"}}, "u": update, "multi": True}])
+        if self._known is None:
+            counters = await self._transaction.find(COUNTERS, {}, {LAST: True})
+            self._known = {counter[ID]: counter[LAST] for counter in counters if LAST in counter}
+        self._stored, self._last = self._known, dict(self._known)
+
+    @property
+    def last(self) -> Mapping[str, int] | None:
+        """The last id of each type after this transaction, None if it is not known."""
+        return self._last or self._known
+
+    def take(self, type_name: str) -> int:
+        """Return the next id of a type."""
+        id_ = self._last[type_name] = self._last[type_name] + 1
+        return id_
+
+    def savepoint(self) -> None:
+        """Begin a request: `undo` refers to it from now on."""
+        self._savepoint = self._last.copy()
+
+    def undo(self) -> None:
+        """Give back the ids since the savepoint, for the next request."""
+        self._last = self._savepoint.copy()
+
+    async def store(
+        self, created: Mapping[str, Collection[int]], removed: Mapping[str, Collection[int]]
+    ) -> None:
+        """Update the counters. created, removed: ids of resources by type, as they are stored.
+
+        Raises CountersChanged.
+        """
+        statements: list[Statement] = []
+        for type_name in {*self._last, *removed}:
+            last = self._stored.get(type_name, 0)
+            given, gone = self._last.get(type_name, 0) - last, removed.get(type_name, ())
+            if given or gone:
+                query = {ID: type_name, LAST: last} if given else {ID: type_name}
+                changes = increments(last, given, created.get(type_name, ()), gone)
+                statements.append({"q": query, "u": {"$inc": changes}})
+        self._stored = self._last.copy()
+        if statements and await self._update(statements) < len(statements):
+            raise CountersChanged(is_locked=False)
+
+    async def _update(self, statements: list[Statement]) -> int:
+        """Update counters; return how many were found. Raises CountersChanged."""
+        try:
+            return await self._transaction.update(COUNTERS, statements)
+        except OperationFailure as error:
+            if error.has_error_label("TransientTransactionError"):
+                raise CountersChanged(is_locked=True) from error
+            raise
 
 
 async def count_records(

@@ -60,18 +60,28 @@ def projection(fields: Iterable[str]) -> dict[str, bool]:
     return dict.fromkeys(("_id", *fields), True)
 
 
-def new_record(resource: ResourceType, id_: int, change: Change, time: str) -> Record:
+def new_record(
+    resource: ResourceType, id_: int, change: Change, time: str, author: str | None = None
+) -> Record:
     """Return the record of a resource that a request creates. time: of the write, as stored."""
     record = {
-        "_id": id_,
-        **resource.read_only_defaults,
-        **{link.foreign_key: None for link in resource.links},
+        **_defaults(resource),
+        ID: id_,
         **change.attributes,
-        **foreign_keys(change),
-        **created(change.author, time),
-        VERSION: 1,
+        **created(author, time),
     }
-    return record | {name: text.compute(record) for name, text in resource.computed.items()}
+    if change.linkages:
+        record |= foreign_keys(change)
+    for name, text in resource.computed.items():
+        record[name] = text.compute(record)
+    return record
+
+
+@lru_cache(maxsize=64)
+def _defaults(resource: ResourceType) -> Record:
+    """Return what a new record has besides what the request sends."""
+    links = {link.foreign_key: None for link in resource.links}
+    return {ID: None, **resource.read_only_defaults, **links, VERSION: 1}
 
 
 def conjunction(conditions: Conditions) -> dict[str, Any]:

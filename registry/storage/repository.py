@@ -32,7 +32,6 @@ from registry.storage.writes.write_requests import (
     IdempotencyKey,
     WriteRequest,
     WriteResult,
-    is_large,
     prepare_results,
 )
 
@@ -190,33 +189,31 @@ class Repository:
         writes: Sequence[Write],
         key: IdempotencyKey | None = None,
         *,
+        author: str | None = None,
         rolls_back: bool = False,
     ) -> list[WriteResult]:
         """Apply the writes of one request in order, all or none; return the result of each.
 
         A write that has begun is completed even if its caller is cancelled. key: executes the
         writes once within a day; a repeated call returns the result of the first one that
-        succeeded, or raises IdempotencyKeyReused if its fingerprint differs. rolls_back: undoes
-        everything at the end; no resource then gets the ids of the new ones. Raises RequestError:
-        Unavailable, after which the writes may be in effect, or others, after which nothing is.
-        NotFound has the pointer to the resource, or to the targets of a linkage.
+        succeeded, or raises IdempotencyKeyReused if its fingerprint differs. author: the id of the
+        principal that sent the request, None if it is not known. rolls_back: undoes everything at
+        the end; no resource then gets the ids of the new ones. Raises RequestError: Unavailable,
+        after which the writes may be in effect, or others, after which nothing is. NotFound has the
+        pointer to the resource, or to the targets of a linkage.
         """
         if not self._disk_space.is_enough:
             raise DiskFull(RESERVE_BYTES)
+        request = WriteRequest(writes, key, author, rolls_back=rolls_back)
+        bulkheads = self.bulkheads
+        slots = bulkheads.heavy_requests if request.is_large else bulkheads.small_requests
+        await slots.acquire()
+        # The slot is free when the writes have ended, even if the caller is cancelled before.
+        request.on_end = slots.release
         try:
-            return await self._admit(writes, key, rolls_back=rolls_back)
+            return await self._group_commit.write(request)
         except RecordRefused:
             with translated_errors():
                 if not await is_declared(self._database, self._graph):
                     self._on_failure(_TYPES_HAVE_CHANGED)
             raise
-
-    async def _admit(
-        self, writes: Sequence[Write], key: IdempotencyKey | None, *, rolls_back: bool
-    ) -> list[WriteResult]:
-        bulkheads = self.bulkheads
-        slots = bulkheads.heavy_requests if is_large(writes) else bulkheads.small_requests
-        await slots.acquire()
-        # The slot is free when the writes have ended, even if the caller is cancelled before.
-        request = WriteRequest(writes, key, rolls_back=rolls_back, on_end=slots.release)
-        return await self._group_commit.write(request)

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -51,16 +50,16 @@ class Gate:
         self.held = 0
         self._opened = asyncio.Event()
         self.open()
-        flush = UnitOfWork.flush
+        store = UnitOfWork._store
 
         async def hold(unit: UnitOfWork, requests: Sequence[WriteRequest], *args: Any) -> None:
             if any(request.writes[0].target.id != MISSING for request in requests):
                 self.held += 1
                 await self._opened.wait()
                 self.held -= 1
-            await flush(unit, requests, *args)
+            await store(unit, requests, *args)
 
-        monkeypatch.setattr(UnitOfWork, "flush", hold)
+        monkeypatch.setattr(UnitOfWork, "_store", hold)
 
     def close(self) -> None:
         self._opened.clear()
@@ -323,14 +322,14 @@ async def test_a_write_that_has_begun_is_completed_when_its_client_leaves(
 async def test_the_requests_of_a_group_that_takes_too_long_run_alone(
     registry: Registry, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    flush, seconds = UnitOfWork.flush, 0.5
+    store, seconds = UnitOfWork._store, 0.5
 
-    async def flush_late(unit: UnitOfWork, requests: Sequence[WriteRequest], *args: Any) -> None:
+    async def store_late(unit: UnitOfWork, requests: Sequence[WriteRequest], *args: Any) -> None:
         await asyncio.sleep(seconds if len(requests) > 1 else 0)
-        await flush(unit, requests, *args)
+        await store(unit, requests, *args)
 
     monkeypatch.setattr(transactions, "_SHARED_SECONDS", seconds)
-    monkeypatch.setattr(UnitOfWork, "flush", flush_late)
+    monkeypatch.setattr(UnitOfWork, "_store", store_late)
     await assert_written(database, await registry.write_group(serials(registry)))
 
 
@@ -361,14 +360,11 @@ async def test_changes_of_one_record_by_several_authors_are_stored_one_by_one(
 ) -> None:
     names = ["first_name", "last_name", "email", "last_name"]
     authors = ["a", "b", "b", None]
-    requests = []
-    for number, (name, author) in enumerate(zip(names, authors, strict=True)):
-        values: dict[str, Any] = {name: f"{number}"}
-        write = registry.update(("person", 1), **values)
-        requests.append([replace(write, change=replace(write.change, author=author))])
+    values: list[dict[str, Any]] = [{name: f"{number}"} for number, name in enumerate(names)]
+    requests = [[registry.update(("person", 1), **each)] for each in values]
     changes: list[Any] = []
     async with database.persons.watch([{"$match": {"operationType": "update"}}]) as stream:
-        for outcome in await registry.write_group(requests):
+        for outcome in await registry.write_group(requests, authors=authors):
             result_of(outcome)
         while not changes or changes[-1].get("last_name") != "3":
             changes.append((await stream.next())["updateDescription"]["updatedFields"])

@@ -20,7 +20,7 @@ from registry.operations.consistency import Report, check
 from registry.resources import RESOURCES
 from registry.resources.types_file import TypesFile
 from registry.settings import Settings
-from registry.storage.writes.new_ids import NewIds
+from registry.storage.counters import NewIds
 from tests.conftest import Serve
 from tests.consistency.model import RELATIONSHIPS, TARGETS, Model
 from tests.storage.writing import Registry, insert_fleet

@@ -67,26 +67,41 @@ class Registry:
         ]
         return Change(more, tuple(linkages), read_only=read_only)
 
-    async def write(self, *writes: Write, key: str | None = None) -> list[WriteResult]:
+    async def write(
+        self, *writes: Write, key: str | None = None, author: str | None = None
+    ) -> list[WriteResult]:
         """Apply the writes of one request."""
-        return await self.repository.write(writes, None if key is None else key_of(key, writes))
+        idempotency_key = None if key is None else key_of(key, writes)
+        return await self.repository.write(writes, idempotency_key, author=author)
 
     async def write_all(
-        self, requests: Iterable[Sequence[Write]], keys: Iterable[str] = ()
+        self,
+        requests: Iterable[Sequence[Write]],
+        keys: Iterable[str] = (),
+        authors: Iterable[str | None] = (),
     ) -> list[Outcome]:
-        """Apply requests concurrently, which arrive in this order. keys: of the first of them."""
+        """Apply requests concurrently, which arrive in this order.
+
+        keys, authors: of the first of them.
+        """
         return await asyncio.gather(
-            *(self.write(*writes, key=key) for writes, key in zip_longest(requests, keys)),
+            *(
+                self.write(*writes, key=key, author=author)
+                for writes, key, author in zip_longest(requests, keys, authors)
+            ),
             return_exceptions=True,
         )
 
     async def write_group(
-        self, requests: Iterable[Sequence[Write]], keys: Iterable[str] = ()
+        self,
+        requests: Iterable[Sequence[Write]],
+        keys: Iterable[str] = (),
+        authors: Iterable[str | None] = (),
     ) -> list[Outcome]:
         """Apply requests in one group, if there is one at a time: another group is in flight."""
         other = asyncio.create_task(self.write(self.delete(("person", MISSING))))
         await asyncio.sleep(0)
-        outcomes = await self.write_all(requests, keys)
+        outcomes = await self.write_all(requests, keys, authors)
         await asyncio.wait([other])
         missing = other.exception()
         assert isinstance(missing, RequestError)

@@ -43,13 +43,13 @@ class AtomicView(DocumentView):
         load = partial(load_operations, graph=self.app[GRAPH], merges=preferences.merges)
         self.check_merge(preferences)
         body = await self.receive(EXTENSION)
-        _, operations, key = await self.parse(body, load, preferences=preferences)
-        self.authorize(required_by_operations(operations, self.app[GRAPH]))
+        _, writes, key = await self.parse(body, load, preferences=preferences)
+        self.authorize(required_by_operations(writes, self.app[GRAPH]))
         if hdrs.IF_MATCH in self.request.headers:
             raise PreconditionFailed
-        author = self.author
-        writes = [write.written_by(author) for write in operations]
-        results = await self.repository.write(writes, key, rolls_back=preferences.rolls_back)
+        results = await self.repository.write(
+            writes, key, author=self.author, rolls_back=preferences.rolls_back
+        )
 
         def encode() -> bytes:
             effects = map(_effect, results) if preferences.merges else ()

@@ -230,7 +230,7 @@ class ResourceView(DocumentView):
         allowed, excluded = preconditions(self.request, resource, id_)
         target = Identifier(id_, str(id_), None)
         write = Write(verb, resource, target, change, allowed, excluded)
-        (result,) = await self.repository.write([write.written_by(self.author)], key)
+        (result,) = await self.repository.write([write], key, author=self.author)
         return result
 
     async def written_record(self, result: WriteResult, query: Query, snapshot: Snapshot) -> Record:

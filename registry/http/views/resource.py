@@ -97,7 +97,7 @@ class CollectionView(ResourceView):
         )
         write = Write(Verb.ADD, self.resource, NEW, change, merges=merges)
         (result,) = await self.repository.write(
-            [write.written_by(self.author)], key, rolls_back=preferences.rolls_back
+            [write], key, author=self.author, rolls_back=preferences.rolls_back
         )
         snapshot = self.repository.snapshot(result.time)
         record = await self.written_record(result, query, snapshot)

@@ -3,9 +3,9 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, TypeAlias
 
 import pymongo
 from bson.timestamp import Timestamp
@@ -23,13 +23,10 @@ from registry.jsonapi.error_objects import RequestError
 from registry.jsonapi.error_types import Unavailable
 from registry.model.record import Record
 from registry.storage.errors import translated_errors
-from registry.storage.mongo.mongo_client import Database, SessionPool, observed
-from registry.storage.mongo.read_commands import aggregate_command, find_command
+from registry.storage.mongo.mongo_client import Database, SessionPool
 from registry.storage.records import ONE_BATCH, Stage
 
 _log = logging.getLogger("registry")
-
-_Result = TypeVar("_Result")
 
 Statement: TypeAlias = Mapping[str, Any]
 """A statement of the command `update` or `delete`."""
@@ -62,7 +59,12 @@ class WriteRejected(TransactionConflict):
 
 
 class Transaction:
-    """A transaction in progress. The methods raise PyMongoError."""
+    """A transaction in progress. The methods raise PyMongoError.
+
+    committed_at: the time at which it became visible, after its commit.
+    """
+
+    committed_at: Timestamp | None = None
 
     def __init__(self, database: Database, session: AsyncIOMotorClientSession) -> None:
         self._database = database
@@ -76,7 +78,15 @@ class Transaction:
         **options: Any,
     ) -> list[Record]:
         """Return the records of a query. options: of the command, such as `limit`."""
-        reply = await self._run(find_command(collection, query, projection or {}, **options))
+        reply = await self._run(
+            {
+                "find": collection,
+                "filter": query,
+                "projection": projection or {},
+                "batchSize": ONE_BATCH,
+                **options,
+            }
+        )
         if not reply["cursor"]["id"]:
             records: list[Record] = reply["cursor"]["firstBatch"]
             return records
@@ -88,7 +98,8 @@ class Transaction:
 
     async def aggregate(self, stages: list[Stage], **options: Any) -> list[Record]:
         """Return what a pipeline on the database finds, of one reply at most."""
-        reply = await self._run(aggregate_command(1, stages, **options))
+        cursor = {"batchSize": ONE_BATCH}
+        reply = await self._run({"aggregate": 1, "pipeline": stages, "cursor": cursor, **options})
         records: list[Record] = reply["cursor"]["firstBatch"]
         return records
 
@@ -98,8 +109,6 @@ class Transaction:
         Raises WriteRejected, DocumentTooLarge for a single document, or TransactionConflict if
         several exceed 16 MB together.
         """
-        if not documents:
-            return
         try:
             # `insert_many` takes 4 us more for each document.
             reply = await self._run({"insert": collection, "documents": documents})
@@ -107,19 +116,19 @@ class Transaction:
             if len(documents) == 1:
                 raise
             raise TransactionConflict from error
-        _check(reply, [document["_id"] for document in documents])
+        _check(reply, documents)
 
     async def update(self, collection: str, statements: Sequence[Statement]) -> int:
         """Update documents; return how many were found. Raises WriteRejected."""
         reply = await self._run({"update": collection, "updates": statements})
-        _check(reply, [statement["q"]["_id"] for statement in statements])
+        _check(reply, statements)
         found: int = reply["n"]
         return found
 
-    async def delete(self, collection: str, statements: Sequence[Statement]) -> None:
-        """Delete documents. Raises WriteRejected."""
-        reply = await self._run({"delete": collection, "deletes": statements})
-        _check(reply, [statement["q"]["_id"] for statement in statements])
+    async def delete(self, collection: str, query: Mapping[str, Any]) -> None:
+        """Delete the documents that match a query. Raises WriteRejected."""
+        deletes = [{"q": query, "limit": 0}]
+        _check(await self._run({"delete": collection, "deletes": deletes}), deletes)
 
     async def _run(self, command: dict[str, Any]) -> dict[str, Any]:
         options = self._database.codec_options
@@ -153,15 +162,12 @@ async def end_transactions_of_lost_clients(database: Database) -> None:
         await database.client.admin.command("killSessions", lost)
 
 
-Callback: TypeAlias = Callable[[Transaction], Awaitable[_Result]]
-"""What is done in a transaction."""
-
-Committed: TypeAlias = tuple[_Result, Timestamp | None]
-"""The result of a transaction, and the time at which it became visible."""
+_EXPECTED = RequestError, TransactionConflict, ConnectionFailure
+"""What a transaction that requests share fails with if none of them may be the cause alone."""
 
 
 class Transactions:
-    """Runs callbacks in transactions of one database."""
+    """Runs transactions of one database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -187,39 +193,36 @@ class Transactions:
         with suppress(Unavailable), translated_errors(), pymongo.timeout(_SEARCH_SECONDS):
             await end_transactions_of_lost_clients(self._database)
 
-    async def attempt_shared(self, callback: Callback[_Result]) -> Committed[_Result]:
-        """Run a callback for several requests once, as `attempt` does.
+    @asynccontextmanager
+    async def begin(self, *, is_shared: bool, rolls_back: bool) -> AsyncIterator[Transaction]:
+        """Yield a transaction, which is committed in the end, or undone.
 
-        Raises TransactionConflict also if MongoDB rejects a command, if the transaction takes too
-        long, or after any other error but a lost connection: one of the requests may be the cause.
-        """
-
-        async def separable(transaction: Transaction) -> _Result:
-            try:
-                with pymongo.timeout(_SHARED_SECONDS):
-                    return await callback(transaction)
-            except (RequestError, TransactionConflict, ConnectionFailure):
-                raise
-            except Exception as error:
-                raise TransactionConflict from error
-
-        return await self.attempt(separable)
-
-    async def attempt(
-        self, callback: Callback[_Result], *, commits: bool = True
-    ) -> Committed[_Result]:
-        """Run the callback once in a transaction; return its result with the commit time.
-
-        Raises TransactionConflict or what the callback raises, then nothing is written; or
-        Unavailable, then the transaction may have been committed.
+        is_shared: whether requests share it. Any error but a lost connection is then a conflict, as
+        is exceeding its time limit: one of the requests may be the cause. Raises
+        TransactionConflict or what the context raises, then nothing is written; or Unavailable,
+        then the transaction may have been committed.
         """
         with translated_errors():
             try:
                 async with self._sessions.session() as session:
-                    transaction = self._transact(callback, session, commits=commits)
-                    result = await observed("transaction", transaction)
+                    session.start_transaction(read_concern=ReadConcern("snapshot"))
+                    transaction = Transaction(self._database, session)
+                    try:
+                        with pymongo.timeout(_SHARED_SECONDS if is_shared else _COMMANDS_SECONDS):
+                            yield transaction
+                    except Exception as error:
+                        with pymongo.timeout(_ABORT_SECONDS):
+                            await session.abort_transaction()
+                        if not is_shared or isinstance(error, _EXPECTED):
+                            raise
+                        raise TransactionConflict from error
+                    if rolls_back:
+                        await session.abort_transaction()
+                        return
+                    with pymongo.timeout(_COMMIT_SECONDS):  # the driver repeats it until then
+                        await session.commit_transaction()
                     # The stubs of motor declare this property as a method.
-                    return result, session.operation_time  # type: ignore[return-value]
+                    transaction.committed_at = session.operation_time  # type: ignore[assignment]
             except (NetworkTimeout, ServerSelectionTimeoutError):
                 raise  # the time to wait is over
             except PyMongoError as error:  # a lost connection has the label too, before the commit
@@ -227,26 +230,9 @@ class Transactions:
                     raise TransactionConflict from error
                 raise
 
-    async def _transact(
-        self, callback: Callback[_Result], session: AsyncIOMotorClientSession, *, commits: bool
-    ) -> _Result:
-        session.start_transaction(read_concern=ReadConcern("snapshot"))
-        try:
-            with pymongo.timeout(_COMMANDS_SECONDS):
-                result = await callback(Transaction(self._database, session))
-        except BaseException:
-            with pymongo.timeout(_ABORT_SECONDS):
-                await session.abort_transaction()
-            raise
-        if commits:
-            with pymongo.timeout(_COMMIT_SECONDS):  # the driver repeats it until then
-                await session.commit_transaction()
-        else:
-            await session.abort_transaction()
-        return result
 
-
-def _check(reply: Mapping[str, Any], ids: Sequence[Any]) -> None:
-    """Raise WriteRejected if a reply has errors. ids: those of the documents or statements."""
+def _check(reply: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> None:
+    """Raise WriteRejected if a reply has errors. parts: the documents or statements sent."""
     for error in reply.get("writeErrors", ()):
-        raise WriteRejected(error, ids[error["index"]])
+        part = parts[error["index"]]
+        raise WriteRejected(error, part.get("q", part)["_id"])

@@ -2,7 +2,7 @@
 
 import decimal
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
+from collections.abc import Hashable, Iterable, Mapping, Set
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +10,8 @@ from marshmallow import ValidationError
 
 from registry.jsonapi.changes import Write
 from registry.jsonapi.documents import path_of
-from registry.jsonapi.error_types import InvalidField, ValueTaken, invalid_attributes
+from registry.jsonapi.error_objects import ErrorCollector
+from registry.jsonapi.error_types import ValueTaken, invalid_attributes
 from registry.model.record import ID, Record
 from registry.model.resource_field import ResourceField
 from registry.model.resource_type import ResourceType
@@ -19,14 +20,15 @@ from registry.storage.mongo.transactions import Transaction
 from registry.storage.writes.identity_map import IdentityMap
 
 
-def completed(write: Write) -> tuple[Write, Sequence[InvalidField]]:
-    """Return the creation that a write which merges stands for, and why it is not valid."""
+def completed(write: Write, errors: ErrorCollector) -> Write:
+    """Return the creation that a write which merges stands for; add why it is not valid."""
     resource, change = write.resource, write.change
     try:
         attributes = resource.load(change.sent or {}, partial=False)
     except ValidationError as error:
-        return write, [*invalid_attributes(resource, error.messages_dict, write.position)]
-    return replace(write, change=replace(change, attributes=attributes, read_only={})), ()
+        errors.extend(invalid_attributes(resource, error.messages_dict, write.position))
+        return write
+    return replace(write, change=replace(change, attributes=attributes, read_only={}))
 
 
 class UniqueValues:
@@ -99,7 +101,7 @@ class UniqueValues:
 
     def conflicts(self, write: Write, target: int) -> list[ValueTaken]:
         """Return an error for each value of a write that another record than its target has."""
-        resource, before = write.resource, self._records.before_request()
+        resource, before = write.resource, self._records.before_request
         errors: list[ValueTaken] = []
         for name, value in write.unique_values.items():
             id_ = self._holder(resource, name, value)

@@ -1,9 +1,11 @@
 """The unit of work: loads records, applies writes to them in memory, and stores the result."""
 
+import logging
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
+from typing import TypeAlias
 
 from pymongo.errors import DocumentTooLarge
 
@@ -14,13 +16,17 @@ from registry.jsonapi.error_types import (
     PreconditionFailed,
     ResultTooLarge,
     TooManyRelated,
+    Unavailable,
+    ValueTaken,
     invalid_attributes,
 )
 from registry.model.graph import Graph
 from registry.model.implicit_attributes import current_time, updated
-from registry.model.record import Record, version_of
+from registry.model.record import ID, Record, version_of
 from registry.model.resource_type import ResourceType
 from registry.offloading import in_chunks, offload
+from registry.storage.counters import NewIds
+from registry.storage.errors import DUPLICATE_KEY, VALIDATION_FAILURE, RecordRefused
 from registry.storage.mongo.transactions import Transaction, TransactionConflict, WriteRejected
 from registry.storage.records import (
     changed_fields,
@@ -31,9 +37,8 @@ from registry.storage.records import (
     projection,
     tracked_fields,
 )
-from registry.storage.writes.identity_map import IdentityMap, RecordKey, rejection, store
-from registry.storage.writes.link_periods import LinkHistories
-from registry.storage.writes.new_ids import LastIds, NewIds
+from registry.storage.writes.identity_map import IdentityMap, RecordKey, store
+from registry.storage.writes.link_periods import add_periods
 from registry.storage.writes.unique_values import UniqueValues, completed
 from registry.storage.writes.write_requests import (
     RESULTS,
@@ -42,8 +47,9 @@ from registry.storage.writes.write_requests import (
     WriteResult,
     new_result,
     replayed,
-    values_to_load,
 )
+
+_log = logging.getLogger("registry")
 
 _MAX_MEMBERS = 5_000
 """Members of relationships that a group loads. A request that unlinks more runs alone, as it would
@@ -52,6 +58,9 @@ delay the others."""
 _MAX_MEMBERS_ALONE = 20_000
 """Members of relationships that a request alone may unlink, about what it takes some seconds for.
 A request document can name 16,000."""
+
+_Wanted: TypeAlias = dict[str, dict[str, set[int]]]
+"""The records to load, by type: those with these values of a field."""
 
 
 class UnitOfWork:
@@ -63,182 +72,157 @@ class UnitOfWork:
     changes nothing stores nothing. For a request whose idempotency key has a result, it returns
     that result. The methods raise PyMongoError or TransactionConflict.
 
-    records: as the requests so far have left them.
+    last_ids: those after the transaction before, if they are known.
     """
 
-    def __init__(self, transaction: Transaction, graph: Graph, last_ids: LastIds) -> None:
+    def __init__(
+        self, transaction: Transaction, graph: Graph, last_ids: Mapping[str, int] | None
+    ) -> None:
         self._transaction = transaction
         self._graph = graph
-        self.records = IdentityMap(graph)
+        self._records = IdentityMap(graph)
         self.new_ids = NewIds(transaction, last_ids)
-        self._values = UniqueValues(transaction, self.records)
-        self._refusals = ErrorCollector()
         self._set_unique = set[RecordKey]()  # whose unique attributes are changed, but not stored
-        self._sealed = set[RecordKey]()  # those of the requests before
+        self._has_authors = False  # several, whose changes of a record must be told apart
         self._authors: dict[RecordKey, str | None] = {}  # of the changes, by record
         self._time = current_time()
-        self._histories = LinkHistories(graph, self.new_ids, self.records, self._time)
 
-    async def load(self, requests: Sequence[WriteRequest]) -> None:
+    @cached_property
+    def _unique(self) -> UniqueValues:
+        """Who has the values of unique attributes, for types that have some."""
+        return UniqueValues(self._transaction, self._records)
+
+    async def run(self, requests: Sequence[WriteRequest]) -> list[Outcome]:
+        """Apply requests, and store what they change; return the outcome of each, without a time.
+
+        Several are not alone, and a single one may be. Raises ResultTooLarge or the error of a
+        request that is alone, of which something may be stored by then; of a single request also
+        ValueTaken for a value that only the index does not tell apart from another.
+        """
+        self._has_authors = len({request.author for request in requests}) > 1
+        await self._load(requests)
+        outcomes = [await self._apply(request) for request in requests]
+        if requests[0].is_alone and isinstance(outcomes[0], RequestError):
+            raise outcomes[0]
+        await self._store(requests, outcomes)
+        return outcomes
+
+    async def _load(self, requests: Sequence[WriteRequest]) -> None:
         """Load the resources, the targets of their linkages, and members that may be removed.
 
         Also load the former targets of links: their versions change, and histories copy their
         attributes. Raises TransactionConflict if one of several requests may remove too many.
         """
         if keys := [request.key.id for request in requests if request.key]:
-            found = await self._transaction.find(RESULTS, {"_id": {"$in": keys}})
-            self.records.load(RESULTS, found)
-        values: dict[str, dict[str, set[int]]] = defaultdict(partial(defaultdict, set))
+            found = await self._transaction.find(RESULTS, {ID: {"$in": keys}})
+            self._records.load(RESULTS, found)
+        wanted: _Wanted = defaultdict(partial(defaultdict, set))
         writes = [write for request in requests for write in request.writes]
         for write in writes:
-            for type_name, field_name, ids in values_to_load(write):
-                values[type_name][field_name].update(ids)
-        await self._load_unique(writes, values)
-        changes_links = any(write.change.linkages or write.verb is Verb.REMOVE for write in writes)
+            _add_wanted(wanted, write)
+        if any(write.sets_unique for write in writes):
+            await self._load_unique(writes, wanted)
+        changes_links = any(request.changes_links for request in requests)
+        is_alone = requests[0].is_alone
         if changes_links or any(write.verb is Verb.ADD for write in writes):
-            await self.new_ids.load(holds=requests[0].is_alone)
-        former_target_ids: dict[str, set[int]] = defaultdict(set)
+            await self.new_ids.load(holds=is_alone)
         # Targets come last where possible: the records that lead to them are then known.
         for resource in sorted(self._graph.writable, key=lambda resource: not resource.links):
-            values[resource.type]["_id"] |= former_target_ids.pop(resource.type, set())
-            records = await self._load_type(resource, values[resource.type], requests)
+            values = wanted.pop(resource.type, {})
+            records = await self._load_type(resource, values, is_alone=is_alone)
             for link in resource.links if changes_links else ():
-                linked_ids = (record.get(link.foreign_key) for record in records)
-                former_target_ids[link.target].update(id_ for id_ in linked_ids if id_ is not None)
-        for type_name, ids in former_target_ids.items():
-            unknown = {id_ for id_ in ids if not self.records.get((type_name, id_))}
-            await self._load_type(self._graph[type_name], {"_id": unknown}, requests)
+                for record in records:
+                    if (target := record.get(link.foreign_key)) is not None:
+                        wanted[link.target][ID].add(target)
+        for type_name, values in wanted.items():
+            unknown = {id_ for id_ in values[ID] if not self._records.get((type_name, id_))}
+            await self._load_type(self._graph[type_name], {ID: unknown}, is_alone=is_alone)
 
-    async def _load_unique(
-        self, writes: Sequence[Write], values: dict[str, dict[str, set[int]]]
-    ) -> None:
-        """Find the records with the unique values that are set, and add their ids to `values`."""
-        for type_name, ids in (await self._values.load(writes)).items():
-            values[type_name]["_id"].update(ids)
+    async def _load_unique(self, writes: Iterable[Write], wanted: _Wanted) -> None:
+        """Want the records with the unique values that writes set."""
+        for type_name, ids in (await self._unique.load(writes)).items():
+            wanted[type_name][ID].update(ids)
         for write in writes:
             for linkage in write.change.linkages if write.merges else ():
-                relationship = linkage.relationship
-                if relationship.to_many:
-                    members = values[relationship.target][relationship.foreign_key]
-                    members.update(values[write.resource.type]["_id"])
+                if linkage.relationship.to_many:
+                    members = wanted[linkage.relationship.target][linkage.relationship.foreign_key]
+                    members.update(wanted[write.resource.type][ID])
 
     async def _load_type(
-        self,
-        resource: ResourceType,
-        values: dict[str, set[int]],
-        requests: Sequence[WriteRequest],
+        self, resource: ResourceType, values: Mapping[str, set[int]], *, is_alone: bool
     ) -> list[Record]:
-        """Load and return the records of a type that the requests need.
-
-        values: those of the fields of the records. Raises as `load` does.
-        """
-        fields = tracked_fields(resource)
-        is_alone = all(request.is_alone for request in requests)
-        limit = len(values["_id"]) + (_MAX_MEMBERS_ALONE if is_alone else _MAX_MEMBERS)
+        """Load and return the records of a type with these values of its fields."""
         conditions = [{name: id_condition(list(ids))} for name, ids in values.items() if ids]
         if not conditions:
             return []
         query = {"$or": conditions} if len(conditions) > 1 else conditions[0]
-        records = await self._transaction.find(
-            resource.collection, query, projection(fields), limit=limit
-        )
+        limit = len(values.get(ID, ())) + (_MAX_MEMBERS_ALONE if is_alone else _MAX_MEMBERS)
+        fields = projection(tracked_fields(resource))
+        records = await self._transaction.find(resource.collection, query, fields, limit=limit)
         if len(records) == limit:
-            raise (
-                TooManyRelated(resource.type, _MAX_MEMBERS_ALONE)
-                if is_alone
-                else TransactionConflict
-            )
+            if is_alone:
+                raise TooManyRelated(resource.type, _MAX_MEMBERS_ALONE)
+            raise TransactionConflict
         async for some in in_chunks(records):
-            self.records.load(resource.type, some)
+            self._records.load(resource.type, some)
         return records
 
-    async def apply(self, request: WriteRequest) -> Outcome:
+    async def _apply(self, request: WriteRequest) -> Outcome:
         """Apply the writes of a request in order; return the result of each, without a time.
 
         Returns an error: IdempotencyKeyReused, PreconditionFailed, or all errors of the request
         among InvalidField, ValueTaken, and NotFound for each resource or target of a linkage that
         does not exist; or None if it cannot follow the requests before. Then nothing is applied.
         """
-        self.records.savepoint(request.author)
+        self._records.savepoint(request.author)
         self.new_ids.savepoint()
+        outcome: Outcome = None
         try:
-            if request.key and (stored := self.records.get(request.key.record)):
+            if request.key and (stored := self._records.get(request.key.record)):
                 return replayed(request.key, stored, request.writes)
             results = await self._apply_all(request)
-            await self._histories.add_request(request.author)
+            if results is not None and not (self._has_authors and self._has_other_author(request)):
+                if request.key:
+                    self._records.put(request.key.record, new_result(request.key, results))
+                return results
         except RequestError as error:
-            self._undo()
-            return error
-        if results is None or not self._can_follow(request):
-            self._undo()
-            return None
-        if request.key:
-            self.records.replace(request.key.record, new_result(request.key, results))
-        return results
-
-    def _undo(self) -> None:
-        self.records.undo()
+            outcome = error
+        self._records.undo()
         self.new_ids.undo()
+        return outcome
 
-    def _can_follow(self, request: WriteRequest) -> bool:
-        """Whether what a request has changed can be stored together with the requests before.
+    def _has_other_author(self, request: WriteRequest) -> bool:
+        """Whether a request has changed what one of another author has changed before.
 
-        The change feed shows one author for the changes of a record in a transaction; and of unique
-        attributes, only the values that are stored in the end are compared.
+        The change feed shows one author for the changes of a record in a transaction.
         """
-        changed, author = self.records.before_request().keys(), request.author
-        if changed & self._sealed:
-            return False
+        changed, author = self._records.before_request, request.author
         if any(self._authors.get(key, author) != author for key in changed):
-            return False
+            return True
         self._authors.update(dict.fromkeys(changed, author))
-        self._sealed |= self._set_unique
-        return True
-
-    async def flush(self, requests: Sequence[WriteRequest], outcomes: Sequence[Outcome]) -> None:
-        """Store what requests with these outcomes have changed.
-
-        Raises ResultTooLarge; of a single request also ValueTaken for a value that only the index
-        does not tell apart from that of another resource.
-        """
-        changes = self.records.take_changes()
-        await self.new_ids.store(changes)
-        for resource in self._graph.values():
-            own = [change for change in changes if change.key[0] == resource.type]
-            try:
-                await store(self._transaction, resource, own)
-            except WriteRejected as rejected:
-                if len(requests) > 1:
-                    raise
-                results = outcomes[0] if isinstance(outcomes[0], list) else []
-                stored = [(result.write, result.record) for result in results]
-                raise rejection(stored, resource, rejected) from None
-        try:
-            kept = [change.after for change in changes if change.key[0] == RESULTS and change.after]
-            await self._transaction.insert(RESULTS, kept)
-        except DocumentTooLarge as error:
-            if len(requests) > 1:
-                raise TransactionConflict from error
-            raise ResultTooLarge from error
+        return False
 
     async def _apply_all(self, request: WriteRequest) -> list[WriteResult] | None:
-        """Apply the writes of a request; raises what `apply` returns.
+        """Apply the writes of a request; raises what `_apply` returns.
 
-        If a part of the writes has to be stored before the others, the request waits, and runs
-        alone.
+        Returns None if a part of the writes has to be stored before the others: the request runs
+        alone then.
         """
         writes, results = request.writes, list[WriteResult]()
         ids: dict[int, int] = {}
         self._set_unique.clear()
         while rest := writes[len(results) :]:
-            size = max(sum(write.size for write in rest), self.records.size)
-            results += await offload(partial(self._apply_part, rest, ids), size=size)
+            size = max(request.size, len(self._records) if request.changes_links else 0)
+            apply = partial(self._apply_part, rest, ids)
+            results += await offload(apply, size=size)
             if len(results) < len(writes):
                 if not request.is_alone:
                     request.is_alone = True
                     return None
-                await self.flush([request], [results])
+                await self._store([request], [results])
                 self._set_unique.clear()
+        if request.changes_links:
+            await add_periods(self._records, self._graph, self.new_ids, self._time)
         return results
 
     def _apply_part(self, writes: Sequence[Write], ids: dict[int, int]) -> list[WriteResult]:
@@ -247,129 +231,190 @@ class UnitOfWork:
         Stops before a write that sets unique attributes of a resource again, as the database only
         compares stored values. ids: by placeholder; those that the writes give out are added.
         """
-        results: list[WriteResult] = []
-        self._refusals = ErrorCollector()
+        results, errors = list[WriteResult](), ErrorCollector()
         for sent in writes:
-            write, id_ = self._resolve(sent, ids)
+            write, id_ = sent, sent.target.id
+            if sent.verb is Verb.ADD:
+                write, ids[id_] = self._resolve(sent, errors)
+            if ids:
+                write, id_ = write.with_ids(ids), ids.get(id_, id_)
             key = write.resource.type, id_
             if key in self._set_unique and self._changes_unique(key, write):
                 break
             try:
-                results.append(self._apply(write, id_))
+                results.append(self._apply_write(write, id_, errors))
             except NotFound as error:
-                self._refusals.add(error)
-        self._refusals.raise_any()
+                errors.add(error)
+        errors.raise_any()
         return results
 
-    def _resolve(self, sent: Write, ids: dict[int, int]) -> tuple[Write, int]:
-        """Return what a write stands for, and the id of its resource, which it gives out if new."""
-        write, id_ = sent, sent.target.id
-        if sent.verb is Verb.ADD:
-            matching = self._values.matching_id(sent) if sent.merges else None
+    def _resolve(self, sent: Write, errors: ErrorCollector) -> tuple[Write, int]:
+        """Return what an addition stands for, and the id of its resource."""
+        write, type_name = sent, sent.resource.type
+        if sent.merges:
+            matching = self._unique.matching_id(sent)
             if matching is not None:
-                write = replace(sent, verb=Verb.UPDATE)
-            elif sent.merges:
-                write, errors = completed(sent)
-                self._refusals.extend(errors)
-            new = self.new_ids.take(sent.resource.type) if matching is None else matching
-            ids[id_] = new
-            return write.with_ids(ids), new
-        return write.with_ids(ids), ids.get(id_, id_)
+                return replace(sent, verb=Verb.UPDATE), matching
+            write = completed(sent, errors)
+        return write, self.new_ids.take(type_name)
 
     def _changes_unique(self, key: RecordKey, write: Write) -> bool:
         """Whether a write deletes a record, or changes one of its unique attributes."""
-        attributes, record = write.change.attributes, self.records.get(key) or {}
+        attributes, record = write.change.attributes, self._records.get(key) or {}
         return write.verb is Verb.REMOVE or any(
             name in attributes and not is_same(attributes[name], record.get(name))
             for name in write.resource.unique_attributes
         )
 
-    def _apply(self, write: Write, id_: int) -> WriteResult:
-        resource, change = write.resource, write.change
+    def _apply_write(self, write: Write, id_: int, errors: ErrorCollector) -> WriteResult:
+        resource, change, records = write.resource, write.change, self._records
         key = (resource.type, id_)
-        before = self.records.get(key)
+        before = records.get(key)
         if write.verb is not Verb.ADD and before is None:
             raise NotFound.resource(resource.type, write.target.text, write.target.pointer)
         if not write.allows(version_of(before or {})):
             raise PreconditionFailed
-        self._refusals.extend(self._values.conflicts(write, id_))
-        if missing := self._missing_targets(change):
-            self._refusals.extend(missing)
+        if resource.unique_attributes:
+            errors.extend(self._unique.conflicts(write, id_))
+        if change.linkages and (missing := self._missing_targets(change)):
+            errors.extend(missing)
             change = replace(change, linkages=())
             write = replace(write, change=change)
-        if write.verb is Verb.REMOVE:
-            self._delete(resource, id_, before or {})
-        elif write.verb is Verb.ADD:
-            self.records.replace(key, new_record(resource, id_, change, self._time))
+        if write.verb is Verb.ADD:
+            records.put(key, new_record(resource, id_, change, self._time, records.author))
             self._link(resource, id_, change, {})
+        elif write.verb is Verb.UPDATE:
+            self._update(write, id_, before or {}, errors)
         else:
-            self._update(write, id_, before or {})
-        after = self.records.get(key)
-        if after is not before and write.sets_unique:
-            self.records.write_last(key)
-            self._set_unique.add(key)
-        if after is not None:
-            self._values.update(resource, after)
-        return WriteResult(write, after or before or {}, is_changed=after is not before)
+            self._delete(resource, id_, before or {})
+        after = records[key]
+        if resource.unique_attributes:
+            if after is not before and write.sets_unique:
+                records.write_last(key)
+                self._set_unique.add(key)
+            if after is not None:
+                self._unique.update(resource, after)
+        return WriteResult(write, after or before or {}, after is not before)
 
     def _missing_targets(self, change: Change) -> list[NotFound]:
-        errors: list[NotFound] = []
-        for linkage in change.linkages:
-            if linkage.verb is Verb.REMOVE:
-                continue  # a record that does not exist is not a member either
-            target = linkage.relationship.target
-            errors += (
-                NotFound.resource(target, identifier.text, identifier.pointer)
-                for identifier in linkage.identifiers
-                if not self.records.get((target, identifier.id))
-            )
-        return errors
+        return [
+            NotFound.resource(linkage.relationship.target, identifier.text, identifier.pointer)
+            for linkage in change.linkages
+            if linkage.verb is not Verb.REMOVE  # of one that does not exist has no effect
+            for identifier in linkage.identifiers
+            if not self._records.get((linkage.relationship.target, identifier.id))
+        ]
 
-    def _update(self, write: Write, id_: int, before: Record) -> None:
+    def _update(self, write: Write, id_: int, before: Record, errors: ErrorCollector) -> None:
         resource, change = write.resource, write.change
-        sent = change.read_only.items()
-        if other := [
-            name for name, value in sent if not is_same(value, resource.json_value(name, before))
-        ]:
-            defects = dict.fromkeys(other, ())
-            self._refusals.extend(invalid_attributes(resource, defects, write.position))
+        differing = {
+            name: ()
+            for name, value in change.read_only.items()
+            if not is_same(value, resource.json_value(name, before))
+        }
+        errors.extend(invalid_attributes(resource, differing, write.position))
         fields = changed_fields(resource, before, change.attributes)
         if fields:
-            fields |= updated(change.author, self._time)
+            fields |= updated(self._records.author, self._time)
         fields |= changed_fields(resource, before, foreign_keys(change))
-        to_many = [linkage for linkage in change.linkages if linkage.relationship.to_many]
-        if fields or any(
-            self.records.removed_members(id_, linkage) or self.records.added_members(id_, linkage)
-            for linkage in to_many
-        ):
-            self.records.update((resource.type, id_), fields)
-            self._link(resource, id_, change, before)
+        key = (resource.type, id_)
+        if fields:
+            self._records.change(key, fields)
+        if self._link(resource, id_, change, before) and not fields:
+            self._records.change(key, {})
 
-    def _link(self, resource: ResourceType, id_: int, change: Change, before: Record) -> None:
-        """Change the other side of links. before: the record before the change."""
-        records = self.records
+    def _link(self, resource: ResourceType, id_: int, change: Change, before: Record) -> bool:
+        """Change the other side of links; return whether members of the resource have changed.
+
+        before: the record before the change.
+        """
+        has_moved = False
         for linkage in change.linkages:
-            target, foreign_key = linkage.relationship.target, linkage.relationship.foreign_key
-            if not linkage.relationship.to_many:
-                previous, new = before.get(foreign_key), next(iter(linkage.ids), None)
-                for owner in (previous, new) if previous != new else ():
-                    records.increment_version(target, owner)
+            relationship, records = linkage.relationship, self._records
+            if relationship.to_many:
+                has_moved = self._move(id_, resource.type, linkage) or has_moved
                 continue
-            for member in records.removed_members(id_, linkage):
-                records.update(member, {foreign_key: None})
-            for member, owner in records.added_members(id_, linkage):
-                records.update(member, {foreign_key: id_})
-                records.increment_version(resource.type, owner)
+            previous, new = before.get(relationship.foreign_key), next(iter(linkage.ids), None)
+            if previous != new:
+                records.increment_version(relationship.target, previous)
+                records.increment_version(relationship.target, new)
+        return has_moved
+
+    def _move(self, owner: int, type_name: str, linkage: Linkage) -> bool:
+        """Change the members of an owner of a type; return whether there is something to change."""
+        moves = self._records.moves(owner, linkage)
+        for move in moves:
+            self._records.change(move.member, {move.foreign_key: move.after})
+            if move.before != owner:
+                self._records.increment_version(type_name, move.before)
+        return bool(moves)
 
     def _delete(self, resource: ResourceType, id_: int, record: Record) -> None:
         """Delete a record and all links to it."""
-        for relationship in resource.relationships.values():
-            target, foreign_key = relationship.target, relationship.foreign_key
-            if relationship.read_only:
-                continue
+        for relationship in resource.writable_relationships.values():
             if relationship.to_many:
-                for member in self.records.removed_members(id_, Linkage(relationship, ())):
-                    self.records.update(member, {foreign_key: None})
+                self._move(id_, resource.type, Linkage(relationship, ()))
             else:
-                self.records.increment_version(target, record.get(foreign_key))
-        self.records.replace((resource.type, id_), None)
+                former = record.get(relationship.foreign_key)
+                self._records.increment_version(relationship.target, former)
+        self._records.put((resource.type, id_), None)
+
+    async def _store(self, requests: Sequence[WriteRequest], outcomes: Sequence[Outcome]) -> None:
+        """Store what requests with these outcomes have changed. Raises what `run` does."""
+        changes = self._records.take_changes()
+        results = [change.after for change in changes.pop(RESULTS, ()) if change.after]
+        await self.new_ids.store(
+            {
+                name: [each.id for each in own if each.before is None]
+                for name, own in changes.items()
+            },
+            {
+                name: [each.id for each in own if each.after is None]
+                for name, own in changes.items()
+            },
+        )
+        is_shared = len(requests) > 1
+        for resource in self._graph.values():
+            if resource.type in changes:
+                try:
+                    await store(self._transaction, resource, changes[resource.type])
+                except WriteRejected as rejected:
+                    if is_shared:
+                        raise
+                    raise _reason(outcomes[0], resource, rejected) from None
+        if results:
+            try:
+                await self._transaction.insert(RESULTS, results)
+            except DocumentTooLarge as error:
+                raise (TransactionConflict if is_shared else ResultTooLarge) from error
+
+
+def _add_wanted(wanted: _Wanted, write: Write) -> None:
+    """Add the resource of a write, and those at the other ends of the links that it changes."""
+    id_, resource = write.target.id, write.resource
+    own = {id_} if id_ > 0 else set[int]()  # a new resource has only a placeholder
+    wanted[resource.type][ID] |= own
+    for linkage in write.change.linkages:
+        relationship = linkage.relationship
+        wanted[relationship.target][ID].update(id_ for id_ in linkage.ids if id_ > 0)
+        if relationship.to_many and linkage.verb is Verb.UPDATE:
+            wanted[relationship.target][relationship.foreign_key] |= own
+    if write.verb is Verb.REMOVE:
+        for relationship in resource.writable_relationships.values():
+            if relationship.to_many:
+                wanted[relationship.target][relationship.foreign_key] |= own
+
+
+def _reason(outcome: Outcome, resource: ResourceType, rejected: WriteRejected) -> RequestError:
+    """Return why MongoDB has rejected what a request with this outcome has stored."""
+    error = rejected.error
+    key = list(error.get("keyPattern", ())) if error["code"] == DUPLICATE_KEY else []
+    for result in reversed(outcome if isinstance(outcome, list) else []):
+        write = result.write
+        # Another service may have created the index.
+        is_rejected = write.resource is resource and result.record[ID] == rejected.id
+        if is_rejected and len(key) == 1 and key[0] in write.change.attributes:
+            pointer = write.position / "attributes" / key[0]
+            return ValueTaken(resource.type, key[0], pointer, None)
+    _log.error("MongoDB rejects %s/%s: %s", resource.collection, rejected.id, error.get("errmsg"))
+    return RecordRefused() if error["code"] == VALIDATION_FAILURE else Unavailable()

@@ -6,7 +6,7 @@ transaction, is repeated, and then finds the result.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from time import perf_counter
@@ -36,7 +36,7 @@ RESULTS = "idempotency_keys"
 """The collection of the results of requests with a key, and their type in a RecordKey."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class IdempotencyKey:
     """Identifies a request that is to be executed once.
 
@@ -74,90 +74,66 @@ class WriteResult:
 class WriteRequest:
     """The writes of one request, which succeed or fail together.
 
-    writes: with placeholders for what they create. key: that under which the results are stored.
-    rolls_back: whether nothing is stored in the end. size: the number of resources that it names.
-    is_alone: whether it has a transaction of its own. done: its results, or why there are none.
-    arrived: when, in seconds of `time.perf_counter`. retries_since, retry_at: since when it is
-    tried again and when next, in seconds of `time.monotonic`. pause: the seconds before the retry
-    after that.
+    writes: with placeholders for what they create. author: the id of the principal that sent it,
+    None if it is not known. key: that under which the results are stored. rolls_back: whether
+    nothing is stored in the end. size: the number of resources that it names. is_large: whether
+    these are so many that it runs alone. changes_links: whether it may change links. is_alone:
+    whether it has a transaction of its own. done: its results, or why there are none. arrived:
+    when, in seconds of `time.perf_counter`. conflicts_since: when it has conflicted first, in
+    seconds of `time.monotonic`. on_end: called when nothing more is done for it.
     """
 
     __slots__ = (
-        "_on_end",
         "arrived",
         "author",
+        "changes_links",
+        "conflicts_since",
         "done",
         "is_alone",
+        "is_large",
         "key",
-        "pause",
-        "retries_since",
-        "retry_at",
+        "on_end",
         "rolls_back",
         "size",
         "writes",
     )
 
+    on_end: Callable[[], None]
+
     def __init__(
         self,
         writes: Sequence[Write],
-        key: IdempotencyKey | None = None,
+        key: IdempotencyKey | None,
+        author: str | None,
         *,
-        rolls_back: bool = False,
-        on_end: Callable[[], None],
+        rolls_back: bool,
     ) -> None:
         self.writes = writes
-        self.author = writes[0].change.author
+        self.author = author
         self.key = key
         self.rolls_back = rolls_back
-        self.size = sum(write.size for write in writes)
-        self.is_alone = is_large(writes) or rolls_back
+        self.size = sum([write.size for write in writes])
+        self.changes_links = any(write.changes_links for write in writes)
+        self.is_large = self.size > _MAX_SMALL
+        self.is_alone = self.is_large or rolls_back
         self.done: asyncio.Future[list[WriteResult]] = asyncio.get_running_loop().create_future()
         self.arrived = perf_counter()
-        self.retries_since: float | None = None
-        self.retry_at = self.pause = 0.0
-        self._on_end = on_end
+        self.conflicts_since: float | None = None
 
-    def succeed(self, results: list[WriteResult]) -> None:
-        """Pass the results to the caller, unless it has left."""
-        if not self.done.done():
-            self.done.set_result(results)
-        self.end()
-
-    def fail(self, error: Exception) -> None:
-        """Raise an error in the caller, unless it has left."""
-        if not self.done.done():
-            self.done.set_exception(error)
-        self.end()
-
-    def end(self) -> None:
-        """Tell that nothing more is done for the request, once."""
-        self._on_end()
+    def end(self, outcome: list[WriteResult] | Exception) -> None:
+        """Return the results to the caller, or raise an error there, unless it has left."""
+        if self.done.done():
+            pass
+        elif isinstance(outcome, list):
+            self.done.set_result(outcome)
+        else:
+            self.done.set_exception(outcome)
+        self.on_end()
 
 
 Outcome: TypeAlias = list[WriteResult] | RequestError | None
 """What becomes of a request in a transaction: its results, why it is refused, or None if it has to
-wait for the next transaction."""
-
-
-def is_large(writes: Sequence[Write]) -> bool:
-    """Whether the writes of a request are a large transaction."""
-    return sum(write.size for write in writes) > _MAX_SMALL
-
-
-def values_to_load(write: Write) -> Iterator[tuple[str, str, Iterable[int]]]:
-    """Yield the type, a field and its values for the records that a write needs."""
-    id_, resource = write.target.id, write.resource
-    own = (id_,) if id_ > 0 else ()
-    yield resource.type, ID, own
-    for linkage in write.change.linkages:
-        relationship = linkage.relationship
-        yield relationship.target, ID, (id_ for id_ in linkage.ids if id_ > 0)
-        if relationship.to_many and linkage.verb is Verb.UPDATE:
-            yield relationship.target, relationship.foreign_key, own
-    if write.verb is Verb.REMOVE:
-        for relationship in resource.relationships.values():
-            if relationship.to_many and not relationship.read_only:
-                yield relationship.target, relationship.foreign_key, own
+wait for another transaction."""
 
 
 async def prepare_results(database: Database) -> None:
@@ -166,22 +142,17 @@ async def prepare_results(database: Database) -> None:
 
 
 def new_result(key: IdempotencyKey, results: Sequence[WriteResult]) -> Record:
-    """Return the record with the results of a request."""
-    return {
-        "_id": key.id,
-        "fingerprint": key.fingerprint,
-        "expires": datetime.now(UTC) + _RETENTION,
-        "result": list(map(_stored_part, results)),
-    }
-
-
-def _stored_part(result: WriteResult) -> Record:
-    """Return what is stored of a result: what the response shows, and the id."""
-    write = result.write
-    fields = ("_id", *(visible_fields(write.resource) if write.is_shown else ()))
-    shown = {name: result.record[name] for name in fields if name in result.record}
-    is_merged = write.merges and write.verb is Verb.UPDATE
-    return shown | {_MERGED: result.is_changed} if is_merged else shown
+    """Return the record with the results of a request: what its response shows, and the ids."""
+    stored: list[Record] = []
+    for result in results:
+        write = result.write
+        fields = (ID, *(visible_fields(write.resource) if write.is_shown else ()))
+        shown = {name: result.record[name] for name in fields if name in result.record}
+        if write.merges and write.verb is Verb.UPDATE:
+            shown[_MERGED] = result.is_changed
+        stored.append(shown)
+    expires = datetime.now(UTC) + _RETENTION
+    return {ID: key.id, "fingerprint": key.fingerprint, "expires": expires, "result": stored}
 
 
 def replayed(key: IdempotencyKey, stored: Record, writes: Sequence[Write]) -> list[WriteResult]:
@@ -190,14 +161,10 @@ def replayed(key: IdempotencyKey, stored: Record, writes: Sequence[Write]) -> li
         raise IdempotencyKeyReused
     pairs = list(zip(writes, stored["result"], strict=True))
     ids = {write.target.id: record[ID] for write, record in pairs if write.verb is Verb.ADD}
-    return [
-        WriteResult(
-            replace(write, verb=Verb.UPDATE).with_ids(ids)
-            if _MERGED in record
-            else write.with_ids(ids),
-            record,
-            is_changed=record.get(_MERGED, True),
-            is_replayed=True,
-        )
-        for write, record in pairs
-    ]
+    results: list[WriteResult] = []
+    for write, record in pairs:
+        is_merged = _MERGED in record
+        executed = (replace(write, verb=Verb.UPDATE) if is_merged else write).with_ids(ids)
+        is_changed = record.get(_MERGED, True)
+        results.append(WriteResult(executed, record, is_changed, is_replayed=True))
+    return results

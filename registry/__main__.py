@@ -12,6 +12,7 @@ from registry.settings import Parser
 
 _COMMANDS = {
     "serve": ("serve:main", "run the service (the default)"),
+    "health": ("health:main", "tell whether a service with the same settings is alive"),
     "seed": ("seed:main", "fill a running service with generated persons and computers"),
     "import": ("import_:main", "load a CSV or NDJSON file into a running service"),
     "export": ("export:main", "write resources to a CSV or NDJSON file"),

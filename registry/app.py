@@ -32,6 +32,10 @@ from registry.settings import Settings
 from registry.storage import Repository, TokenLookups, Tokens, connect, require_complete
 from registry.web import mount_page
 
+_PRIMARY_SECONDS = 100.0
+"""How long a start waits for a primary. A container that ended at once would be restarted after
+longer and longer pauses."""
+
 
 def create_app(
     settings: Settings,
@@ -72,7 +76,8 @@ async def _end_followers(app: web.Application) -> None:
 async def _open_repository(
     capacity: Capacity, on_failure: Callable[[str], None], app: web.Application
 ) -> AsyncIterator[None]:
-    async with connect(app[SETTINGS], app[GRAPH], on_failure) as database:
+    connecting = connect(app[SETTINGS], app[GRAPH], on_failure, _PRIMARY_SECONDS)
+    async with connecting as database:
         await require_complete(database)
         await upgrade(database, app[GRAPH])
         app[REPOSITORY] = Repository(database, app[GRAPH], capacity, on_failure)

@@ -23,7 +23,7 @@ _ROOT = Path(__file__).parents[1]
 IS_CHECKOUT = (_ROOT / "setup.py").is_file()
 """Whether this package is in a checkout of the repository, where scripts run the commands."""
 
-DATA_DIR = Path("data") if IS_CHECKOUT else user_data_path("registry", appauthor=False)
+DATA_DIR = _ROOT / "data" if IS_CHECKOUT else user_data_path("registry", appauthor=False)
 """The default data directory: `data` in a checkout; otherwise that of the user, on Linux in
 `XDG_DATA_HOME` or `~/.local/share`."""
 
@@ -84,7 +84,7 @@ def command(name: str) -> list[str]:
 
 def is_default(data_dir: Path) -> bool:
     """Return whether commands use this data directory if they are not told another one."""
-    return data_dir.absolute() == _ROOT / DATA_DIR
+    return data_dir.absolute() == DATA_DIR
 
 
 @contextmanager

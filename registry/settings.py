@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from registry.access import is_loopback, secure_url
 from registry.model.graph import Graph
 from registry.model.resource_type import InvalidDeclaration
-from registry.program import DATA_DIR, printable, program
+from registry.program import DATA_DIR, IS_CHECKOUT, printable, program
 from registry.protocol import LARGEST_PAGE
 from registry.resources.types_file import InvalidTypesFile, TypesFile, declared_types, read_types
 
@@ -319,7 +319,8 @@ def parse_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> 
 def add_setting(parser: Parser, name: str) -> None:
     """Add the flag of a setting, with its description and its default."""
     field, (_, description) = _FIELDS[name], _HINTS[name].__metadata__
-    shown = "" if field.default in {None, ()} else f" [default: {field.default}]"
+    default = "data" if IS_CHECKOUT and field.default == DATA_DIR else field.default
+    shown = "" if default in {None, ()} else f" [default: {default}]"
     text = f"{description}{shown}".replace("%", "%%")
     parser.add_argument(flag(name), action="append", metavar="VALUE", help=text)
 

@@ -2,17 +2,21 @@
 
 import argparse
 import os
-from collections.abc import Callable, Sequence
-from pathlib import PurePath
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path, PurePath
 from typing import TypeVar
 
 from registry.client import Client, RegistryError
 from registry.client.transport import base_url
+from registry.commands.output import fail
 from registry.model.graph import Graph
-from registry.program import program
-from registry.settings import VARIABLES, Parser, add_setting, variable
+from registry.program import InvalidSetting, note, program
+from registry.settings import VARIABLES, Parser, Settings, add_setting, secret_in, variable
 
 TOKEN_VARIABLE = "REGISTRY_TOKEN"  # noqa: S105 - the name of a variable
+
+_TOKEN_FILE = "REGISTRY_TOKEN_FILE"  # noqa: S105 - the name of a variable
 
 _REMEDIES = {
     401: f": set the variable {TOKEN_VARIABLE} to a valid access token",
@@ -27,19 +31,31 @@ _SUFFIXES = {".csv": CSV, ".ndjson": NDJSON, ".jsonl": NDJSON}
 _TYPES = "types"
 _SETTINGS = ("mongodb_uri", "database", "data_dir", "mongod", _TYPES)
 
+SERVICE_FILE = Path("/etc/registry.env")
+
+_SERVICE_FILE_CHARACTERS = 2**16
+
+_PLACES = {"MONGODB_URI", "MONGODB_URI_FILE", variable("data_dir")}
+"""The variables that say where the database is."""
+
 _URL, _DEFAULT_URL = "REGISTRY_URL", "http://127.0.0.1:8080"
 
 _OF_CLIENTS = (
-    f"The variable {TOKEN_VARIABLE} holds the access token, if the service requires one; "
+    f"The variable {TOKEN_VARIABLE} holds the access token, if the service requires one, or "
+    f"{_TOKEN_FILE} the path of a file that has it; "
     "SSL_CERT_FILE names the certificates of a private authority."
 )
 
 
 def command_parser(
-    command: str, description: str, arguments: str = "[OPTIONS]", epilog: str | None = None
+    command: str,
+    description: str,
+    arguments: str = "[OPTIONS]",
+    epilog: str | None = None,
+    kind: type[Parser] = Parser,
 ) -> Parser:
     """Return the parser of a command. arguments: how its usage shows them."""
-    return Parser(
+    return kind(
         prog=f"{program()} {command}",
         usage=f"%(prog)s {arguments}",
         description=description,
@@ -48,9 +64,40 @@ def command_parser(
     )
 
 
+class DatabaseParser(Parser):
+    """The parser of a command on the database of the service."""
+
+    def settings(
+        self, parsed: argparse.Namespace, environment: Mapping[str, str] = os.environ
+    ) -> Settings:
+        """Return the settings: in flags, else in variables, else in the file of the service."""
+        variables = {name: value for name, value in environment.items() if value}
+        flags = {variable(name) for name in _SETTINGS if getattr(parsed, name, None) is not None}
+        stored = _settings_of_service()
+        if not _PLACES.isdisjoint(flags | variables.keys()):
+            # Whoever names a database must not get another one, such as that of a MONGODB_URI.
+            stored = {name: value for name, value in stored.items() if name not in _PLACES}
+        return super().settings(parsed, {**stored, **variables})
+
+
+@cache
+def _settings_of_service() -> dict[str, str]:
+    """Return the variables in the file of the service, which systemd reads (EnvironmentFile)."""
+    try:
+        with SERVICE_FILE.open() as file:
+            lines = file.read(_SERVICE_FILE_CHARACTERS).splitlines()
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeError) as error:
+        note(f"registry: {SERVICE_FILE} is not used: {error}")
+        return {}
+    pairs = (line.strip().partition("=") for line in lines if "=" in line)
+    return {name: value.strip("'\"") for name, _, value in pairs if not name.startswith(("#", ";"))}
+
+
 def database_parser(command: str, description: str, arguments: str = "[OPTIONS]") -> Parser:
     """Return the parser of a command with the options of the database."""
-    parser = command_parser(command, description, arguments, VARIABLES)
+    parser = command_parser(command, description, arguments, VARIABLES, DatabaseParser)
     add_database(parser)
     return parser
 
@@ -69,8 +116,10 @@ def declared_graph(arguments: Sequence[str]) -> Graph:
     parser = Parser(prog=program(), add_help=False, allow_abbrev=False)
     add_setting(parser, _TYPES)
     parsed, _ = parser.parse_known_args(arguments)
-    variables = [variable(name) for name in (_TYPES, "unique")]
-    return parser.settings(parsed, {name: os.environ.get(name, "") for name in variables}).graph
+    names = [variable(name) for name in (_TYPES, "unique")]
+    stored = _settings_of_service()
+    environment = {name: os.environ.get(name) or stored.get(name, "") for name in names}
+    return parser.settings(parsed, environment).graph
 
 
 def client_parser(command: str, description: str, arguments: str = "[OPTIONS]") -> Parser:
@@ -86,9 +135,17 @@ def client_parser(command: str, description: str, arguments: str = "[OPTIONS]") 
 def open_client(url: str) -> Client:
     """Return the client of a service, to be entered. All users could see a token in an option.
 
-    Raises RegistryError for a token that no header can have.
+    Exits with status 2 if the file with the token cannot be used. Raises RegistryError for a token
+    that no header can have.
     """
     token = os.environ.get(TOKEN_VARIABLE, "").strip()
+    if file := os.environ.get(_TOKEN_FILE):
+        try:
+            if token:
+                raise ValueError(f"{TOKEN_VARIABLE} is set too: set one of them")
+            token = secret_in(file)
+        except ValueError as error:
+            fail(InvalidSetting(f"{_TOKEN_FILE}: {error}"))
     if not token.isprintable():
         raise RegistryError(f"{TOKEN_VARIABLE} has control characters, which no token has")
     return Client(url, token)

@@ -64,6 +64,10 @@ async def _back_up(settings: Settings, file: str) -> None:
             except BackupError as error:
                 note(f"Cannot record the time of the backup for the metrics: {error}")
     note(f"Wrote {_summary(manifest, settings)} of {place_of(settings)} to {file}")
+    writable = settings.graph.writable
+    if not any(manifest.documents.get(resource.collection) for resource in writable):
+        names = " and no ".join(resource.type for resource in writable)
+        note(f"Warning: the backup has no {names}: is this the right database?")
 
 
 def restore(arguments: Sequence[str]) -> None:
@@ -238,8 +242,8 @@ async def open_database(
                 )
             if uri is None and not creates and not has_data(settings):
                 raise StartError(
-                    f"the data directory {settings.data_dir} has no data: correct --data-dir or "
-                    "REGISTRY_DATA_DIR, or start the service, which creates it"
+                    f"the data directory {settings.data_dir.absolute()} has no data: correct "
+                    "--data-dir or REGISTRY_DATA_DIR, or start the service, which creates it"
                 )
             settings = replace(settings, mongodb_uri=uri)
         yield await stack.enter_async_context(connect(settings, settings.graph))

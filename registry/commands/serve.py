@@ -5,7 +5,7 @@ import os
 import socket
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from tempfile import TemporaryDirectory
 
@@ -92,6 +92,7 @@ async def _serve(
 def _announce(settings: Settings, metrics_listener: socket.socket | None, line: str) -> None:
     """Print a line; log it if the standard output is full or closed, as the service is ready."""
     line = ". ".join([line, *_notices(settings, metrics_listener)])
+    _notify_ready()
     if sys.stdout is None:
         _log.warning("Standard output (closed): %s", line)
         return
@@ -100,6 +101,14 @@ def _announce(settings: Settings, metrics_listener: socket.socket | None, line: 
     except OSError as error:
         _log.warning("Standard output (%s): %s", error.strerror, line)
         discard_output()
+
+
+def _notify_ready() -> None:
+    """Tell systemd that the service is ready, if it asks for that (sd_notify)."""
+    if address := os.environ.get("NOTIFY_SOCKET"):
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notifying:
+            notifying.connect(address.replace("@", "\0", 1))
+            notifying.send(b"READY=1")
 
 
 def _notices(settings: Settings, metrics_listener: socket.socket | None) -> Iterator[str]:

@@ -8,6 +8,7 @@ from functools import partial
 
 from registry.access.principal import check_name, check_scopes, digest_of, new_token
 from registry.commands.arguments import (
+    DatabaseParser,
     add_database,
     checked,
     command_parser,
@@ -34,7 +35,9 @@ def main(arguments: Sequence[str]) -> None:
 
 def _parser(graph: Graph) -> Parser:
     parser = command_parser(
-        "token", "Create, list and revoke access tokens, even while the service runs."
+        "token",
+        "Create, list and revoke access tokens, even while the service runs.",
+        kind=DatabaseParser,
     )
     commands = parser.add_subparsers(
         prog=parser.prog, dest="command", required=True, metavar="COMMAND"

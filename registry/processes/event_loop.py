@@ -21,10 +21,11 @@ FINISH_SECONDS = 20.0
 Containers are usually given 30 s to stop, which include the stop of mongod.
 """
 
-_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
-_IGNORED_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
-"""Signals that make other services reopen their logs; by default they would kill the process."""
+_IGNORED_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
+"""Signals that make other services reopen their logs or read their settings again; by default they
+would kill the process."""
 
 ALL_ADDRESSES = {"0.0.0.0": "127.0.0.1", "::": "127.0.0.1"}  # noqa: S104 - compared, not bound
 """Wildcard addresses, each with an address at which a client on this machine reaches it."""
@@ -34,15 +35,17 @@ _log = logging.getLogger("registry")
 
 def handle_signals() -> None:
     """Exit on a signal that stops the service, until `run` handles it."""
-    for number in _stop_signals():
-        signal.signal(number, lambda *_: sys.exit())
+    stop_signals = _stop_signals()
     for number in _IGNORED_SIGNALS:
-        # Not SIG_IGN, which child processes would inherit.
-        signal.signal(number, lambda *_: None)
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            # Not SIG_IGN, which child processes would inherit.
+            signal.signal(number, lambda *_: None)
+    for number in stop_signals:
+        signal.signal(number, lambda *_: sys.exit())
 
 
 def run(service: Coroutine[Any, Any, None]) -> None:
-    """Run the service until it returns, or SIGINT, SIGTERM or SIGHUP cancels it.
+    """Run the service until it returns, or SIGINT, SIGTERM or the end of its terminal cancels it.
 
     Later signals cannot interrupt the shutdown, except a second SIGINT (Ctrl-C), which ends the
     process at once. Exceptions of the service propagate.
@@ -78,9 +81,19 @@ async def _until_signal(service: Coroutine[Any, Any, None]) -> None:
 
 
 def _stop_signals() -> list[signal.Signals]:
-    """Return the signals that stop the service: not SIGHUP if it runs under nohup."""
-    under_nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-    return [n for n in _STOP_SIGNALS if n != signal.SIGHUP or not under_nohup]
+    """Return the signals that stop the service: also SIGHUP, if it is that of its terminal."""
+    return [*_STOP_SIGNALS, signal.SIGHUP] if _ends_with_terminal() else [*_STOP_SIGNALS]
+
+
+def _ends_with_terminal() -> bool:
+    """Return whether there is a terminal whose end this process does not survive, as with nohup."""
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        return False
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR))
+    except OSError:  # a service of systemd, or in a container
+        return False
+    return True
 
 
 def listen(

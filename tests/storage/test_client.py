@@ -1,7 +1,9 @@
 """The client: its options, the clusters that it rejects, and its threads."""
 
+import asyncio
 import re
 from dataclasses import replace
+from tempfile import TemporaryDirectory
 
 import motor.frameworks.asyncio
 import pytest
@@ -17,7 +19,9 @@ from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.storage.mongo import mongo_client
 from registry.storage.mongo.mongo_client import connect
-from tests.mongods import other_mongod
+from tests.mongods import initiate, other_mongod, program_of
+from tests.programs import free_port
+from tests.storage.waiting import eventually
 
 GRAPH = Graph(RESOURCES)
 
@@ -99,6 +103,34 @@ async def test_an_unreachable_cluster_is_named_without_its_secrets(
     message = await start_error(f"mongodb://me:secret@127.0.0.1:{unused_tcp_port}")
     refused = f"MONGODB_URI: 127.0.0.1:{unused_tcp_port}: [Errno 111] Connection refused; "
     assert message == f"{refused}{mongo_client._ADVICE}"
+
+
+@pytest.mark.slow
+async def test_a_start_waits_for_the_primary(
+    mongodb_uri: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(mongo_client._OPTIONS, "serverSelectionTimeoutMS", 500)
+    port = free_port()
+    program = await program_of(mongodb_uri)
+    uri = f"mongodb://127.0.0.1:{port}/?replicaSet=late"
+    connecting = connect(Settings(mongodb_uri=uri), GRAPH, wait_seconds=60)
+    entering = asyncio.ensure_future(connecting.__aenter__())
+    assert await eventually(lambda: caplog.records)
+    assert "Waiting for the primary of MONGODB_URI: " in caplog.text
+    with TemporaryDirectory() as home:
+        options = ("--port", str(port), "--dbpath", home, "--replSet", "late", "--nounixsocket")
+        process = await asyncio.create_subprocess_exec(
+            program, *options, stdout=asyncio.subprocess.DEVNULL
+        )
+        try:
+            direct = f"mongodb://127.0.0.1:{port}/?directConnection=true"
+            await initiate(direct, f"127.0.0.1:{port}", "late")
+            assert (await entering).name == "registry"
+            await connecting.__aexit__(None, None, None)
+        finally:
+            process.terminate()
+            await process.wait()
+    assert len(caplog.records) == 1
 
 
 @pytest.mark.slow

@@ -54,6 +54,15 @@ def test_a_backup_of_a_running_service_is_restored_elsewhere(start: Start, tmp_p
     assert restored.request("/persons")["data"] == before
 
 
+@pytest.mark.slow
+def test_a_backup_without_resources_says_so(start: Start, tmp_path: Path) -> None:
+    start(data_dir=tmp_path / "data")
+    said = run("backup", "--data-dir", tmp_path / "data", tmp_path / "file")
+    assert said.splitlines()[1:] == [
+        "Warning: the backup has no person and no computer: is this the right database?"
+    ]
+
+
 @pytest.fixture
 def other(drop: Callable[[str], object]) -> Iterator[str]:
     """The name of a database that does not exist."""

@@ -18,7 +18,7 @@ case "$*" in
     *ensurepip*) exit {without_venv} ;;
     "-m venv --clear .venv") rm -rf .venv; mkdir -p .venv/bin; cp bin/python3 .venv/bin/python ;;
     "-c import pip") ;;
-    *) echo "$PWD $*" >>calls; echo "$REGISTRY_DATA_DIR" >data_dir; exit {offline} ;;
+    *) echo "$PWD $*" >>calls; exit {offline} ;;
 esac
 """
 
@@ -142,11 +142,3 @@ def test_a_script_runs_in_the_callers_directory(words: tuple[str, ...], checkout
     assert run(checkout, *words, "--data-dir", "my data", "a file") == ""
     assert calls(checkout) == ["-m pip --requirement=requirements.txt"]
     assert calls(checkout.parent) == [f"-P -m registry {words[-1]} --data-dir my data a file"]
-
-
-def test_only_the_default_data_directory_is_relative_to_the_checkout(checkout: Path) -> None:
-    data_dir = checkout.parent / "data_dir"
-    assert run(checkout, "registry") == ""
-    assert data_dir.read_text() == f"{checkout}/data\n"
-    assert run(checkout, "serve", REGISTRY_DATA_DIR="my data") == ""
-    assert data_dir.read_text() == "my data\n"

@@ -1,11 +1,12 @@
 """Stopping the service: it finishes open requests and leaves no processes; its health checks."""
 
 import os
+import pty
 import shutil
 import signal
 import socket
 from collections.abc import Callable
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -21,10 +22,13 @@ from tests.mongods import client_of
 from tests.support import complete_record
 from tests.system.conftest import Start
 from tests.system.service import (
+    COMMAND,
+    ROOT,
     TIMEOUT,
     WORKERS,
     Service,
     descendants,
+    environment,
     eventually,
     has_exited,
     person,
@@ -50,9 +54,10 @@ def refuses_connections(service: Service) -> bool:
     return False
 
 
-def hang_up(service: Service) -> None:
-    """Send SIGHUP as the end of a terminal does, to all processes in the group."""
-    os.killpg(service.process.pid, signal.SIGHUP)
+def responds(url: str) -> bool:
+    with suppress(OSError), urlopen(url, timeout=TIMEOUT) as response:  # noqa: S310 - http
+        return bool(response.status == 200)
+    return False
 
 
 def press_ctrl_c(service: Service) -> None:
@@ -87,7 +92,7 @@ def computers(stored_computers: Path, tmp_path: Path) -> int:
 @pytest.mark.parametrize("workers", WORKERS)
 @pytest.mark.parametrize(
     "stop",
-    [terminate, *(pytest.param(one, marks=pytest.mark.slow) for one in (press_ctrl_c, hang_up))],
+    [terminate, pytest.param(press_ctrl_c, marks=pytest.mark.slow)],
 )
 def test_open_requests_are_finished_before_the_service_exits(
     stop: Callable[[Service], None], workers: str, computers: int, start: Start
@@ -134,15 +139,32 @@ def test_the_second_ctrl_c_exits_at_once(workers: str, computers: int, start: St
 
 
 @pytest.mark.slow
-def test_a_service_under_nohup_survives_the_end_of_its_terminal(start: Start) -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # inherited, as from nohup
-    try:
-        service = start()
-    finally:
-        signal.signal(signal.SIGHUP, before)
-    service.process.send_signal(signal.SIGHUP)
+@pytest.mark.parametrize("workers", WORKERS)
+def test_a_service_without_a_terminal_survives_sighup(workers: str, start: Start) -> None:
+    service = start("--workers", workers)
+    os.killpg(service.process.pid, signal.SIGHUP)
     assert service.names() == []
     assert service.stop() == (0, "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("under", [(), ("nohup",)], ids=["terminal", "nohup"])
+def test_a_service_ends_with_its_terminal_except_under_nohup(
+    under: tuple[str, ...], mongodb_uri: str, unused_tcp_port: int
+) -> None:
+    url = f"http://127.0.0.1:{unused_tcp_port}/health/live"
+    command = [*under, *map(str, COMMAND), "--port", str(unused_tcp_port)]
+    process, terminal = pty.fork()
+    if process == 0:
+        os.chdir(ROOT)
+        os.execvpe(command[0], command, environment(MONGODB_URI=mongodb_uri))  # noqa: S606
+    assert eventually(lambda: responds(url))
+    os.close(terminal)
+    if under:
+        assert responds(url)
+        os.kill(process, signal.SIGTERM)
+    _, status = os.waitpid(process, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
 
 
 @pytest.mark.parametrize("workers", WORKERS)
@@ -169,7 +191,7 @@ def test_connections_not_accepted_yet_get_responses(workers: str, start: Start) 
     "number",
     [
         signal.SIGTERM,
-        *(pytest.param(one, marks=pytest.mark.slow) for one in (signal.SIGINT, signal.SIGHUP)),
+        pytest.param(signal.SIGINT, marks=pytest.mark.slow),
     ],
 )
 def test_a_signal_stops_the_startup(number: signal.Signals, workers: str, start: Start) -> None:

@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import socket
 import subprocess
 import sys
 from io import FileIO
@@ -14,7 +15,7 @@ from registry.operations.backups import Backup
 from registry.settings import Settings
 from tests.programs import required_program, run
 from tests.system.conftest import Start
-from tests.system.service import COMMAND, ROOT, environment, person
+from tests.system.service import COMMAND, ROOT, TIMEOUT, environment, person
 
 UNIT = ROOT / "docs" / "registry.service"
 
@@ -111,6 +112,17 @@ def test_a_setting_that_is_not_valid_does_not_start_the_service_again() -> None:
     assert "RestartPreventExitStatus=2\n" in UNIT.read_text()
     done = run([*COMMAND, "serve", "--port", "x"], cwd=ROOT, env=environment())
     assert done.returncode == 2
+
+
+def test_the_service_tells_systemd_when_it_is_ready(
+    start: Start, tmp_path: Path, mongodb_uri: str
+) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified:
+        notified.bind(str(tmp_path / "notify"))
+        notified.settimeout(TIMEOUT)
+        service = start(mongodb_uri=mongodb_uri, NOTIFY_SOCKET=str(tmp_path / "notify"))
+        assert notified.recv(100) == b"READY=1"
+        assert service.names() == []
 
 
 def allowed_calls() -> set[str]:

@@ -1,6 +1,9 @@
 """The MongoDB client, from the start of the service to its end, with its sessions and metrics."""
 
+import asyncio
+import logging
 import re
+import time
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -17,7 +20,7 @@ from motor.motor_asyncio import (
     AsyncIOMotorDatabase,
 )
 from pymongo import monitoring
-from pymongo.errors import OperationFailure, PyMongoError
+from pymongo.errors import ConnectionFailure, OperationFailure, PyMongoError
 
 from registry.capacity import THREADS
 from registry.metrics import COMMANDS, CONNECTIONS, CONNECTIONS_IN_USE
@@ -60,6 +63,10 @@ _SOCKET_SECONDS = 10.0
 _MIN_WIRE_VERSION = 17
 """The wire version of MongoDB 6.0."""
 
+_log = logging.getLogger("registry")
+
+_WAIT_PAUSE_SECONDS = 0.5
+
 _SNAPSHOT_TOO_OLD = 239
 
 _READ_SECONDS = 3_600.0
@@ -86,12 +93,16 @@ _INVALID_OPTION = "one of its options is not valid"
 
 @asynccontextmanager
 async def connect(
-    settings: Settings, graph: Graph, on_failure: Callable[[str], None] = lambda _: None
+    settings: Settings,
+    graph: Graph,
+    on_failure: Callable[[str], None] = lambda _: None,
+    wait_seconds: float = 0.0,
 ) -> AsyncIterator[Database]:
     """Yield the database: of the cluster in MONGODB_URI, or of an embedded mongod.
 
     Writes are acknowledged by the majority and journaled. The client belongs to the running event
-    loop. Raises StartError if the database cannot be reached, or rejects the first commands.
+    loop. wait_seconds: how long to wait for a primary. Raises StartError if the database cannot be
+    reached, or rejects the first commands.
     """
     async with AsyncExitStack() as stack:
         uri = settings.mongodb_uri
@@ -100,7 +111,7 @@ async def connect(
         client = _open(uri, _SOCKET_SECONDS + settings.query_seconds)
         stack.callback(client.close)
         try:
-            await _check(client, settings.database)
+            await _wait_for_primary(client, settings.database, wait_seconds)
             yield client.get_database(settings.database, codec_options(client.codec_options, graph))
         except PyMongoError as error:
             if settings.mongodb_uri is None:
@@ -123,6 +134,22 @@ def _open(uri: str, seconds: float) -> AsyncIOMotorClient[dict[str, Any]]:
         is_secret = _SECRET_OPTIONS.search(uri) and not isinstance(error, OSError)
         reason = _INVALID_OPTION if is_secret else reason_of(error)
         raise InvalidSetting(f"MONGODB_URI: {reason}; {_ADVICE}") from error
+
+
+async def _wait_for_primary(
+    client: AsyncIOMotorClient[dict[str, Any]], database: str, seconds: float
+) -> None:
+    deadline, is_first = time.monotonic() + seconds, True
+    while True:
+        try:
+            return await _check(client, database)
+        except ConnectionFailure as error:
+            if time.monotonic() >= deadline:
+                raise
+            if is_first:
+                _log.warning("Waiting for the primary of MONGODB_URI: %s", reason_of(error))
+                is_first = False
+            await asyncio.sleep(_WAIT_PAUSE_SECONDS)
 
 
 async def _check(client: AsyncIOMotorClient[dict[str, Any]], database: str) -> None:

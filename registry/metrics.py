@@ -82,9 +82,6 @@ CONNECTIONS = _gauge("registry_mongodb_connections", "Open connections to MongoD
 CONNECTIONS_IN_USE = _gauge(
     "registry_mongodb_connections_in_use", "Connections to MongoDB that a command uses."
 )
-MONGOD_RESTARTS = _counter(
-    "registry_mongod_restarts_total", "Restarts of the embedded mongod after it had exited."
-)
 EVENT_LOOP_LAG = _histogram(
     "registry_event_loop_lag_seconds",
     "Delay of a timer of the event loop, measured four times per second.",

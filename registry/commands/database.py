@@ -174,11 +174,11 @@ async def _upgrade(settings: Settings) -> None:
             "that cluster as MongoDB's documentation describes"
         )
     async with open_database(settings) as database:
-        before = await raise_format(database.client)
-    if before.data == before.own:
-        note(f"{place_of(settings)} has the data format of MongoDB {before.own} already.")
+        own, data = await raise_format(database.client)
+    if data == own:
+        note(f"{place_of(settings)} has the data format of MongoDB {own} already.")
     else:
-        note(f"Raised the data format of {place_of(settings)} from {before.data} to {before.own}.")
+        note(f"Raised the data format of {place_of(settings)} from {data} to {own}.")
 
 
 def forget(arguments: Sequence[str]) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import fcntl
-import logging
 import os
 import shutil
 import socket
@@ -32,9 +31,9 @@ MEMBER = "./mongodb-27017.sock"
 """The member of the replica set. mongod runs in the directory of its socket, so this name, which
 is stored with the data, stays valid when they are moved; the leading dot avoids a DNS lookup."""
 
-_PRIMARY = "mongodb-primary.sock"
-"""The link to it through which clients connect, once mongod is the primary. On a connection that
-was opened before, the driver would refuse all sessions, and with them transactions, for ever."""
+PRIMARY = "primary.sock"
+"""The link to it by which clients connect. It exists while mongod is the primary: on a connection
+that was opened before, the driver would refuse all sessions for ever."""
 
 _MAX_PATH_BYTES = 103
 """Longest path to which macOS can connect; Linux allows 107. mongod binds a relative path."""
@@ -52,8 +51,6 @@ _CONNECT_SECONDS = 1.0
 
 _CHECK_SECONDS = 1.0
 """How often free space is checked, which takes microseconds."""
-
-_log = logging.getLogger("registry")
 
 
 def db_path(data_dir: Path) -> Path:
@@ -86,7 +83,7 @@ async def locked(data_dir: Path) -> AsyncIterator[None]:
         file = open_private(data_dir / "lock")
     with file:
         await _lock(file, data_dir)
-        await wait_for_previous(data_dir)
+        await _wait_for_previous(data_dir)
         yield
 
 
@@ -101,7 +98,7 @@ async def _lock(file: BinaryIO, data_dir: Path) -> None:
         file.flush()
 
 
-async def wait_for_previous(data_dir: Path) -> None:
+async def _wait_for_previous(data_dir: Path) -> None:
     """Wait for the mongod of a service, or of a shell, that was killed: it may still be stopping.
 
     Raises StartError.
@@ -133,53 +130,37 @@ def running_uri(settings: Settings) -> Iterator[str | None]:
     """
     data_dir = settings.data_dir.absolute()
     with start_errors(data_dir):
-        directories = [each for each in data_dir.glob("socket-*") if _is_private(each)]
-    for directory in directories:
-        with socket_uri(directory) as (path, uri):
-            if is_listening(path):
-                yield uri
-                return
-    yield None
+        is_private = _is_private(db_path(data_dir))
+    with socket_directory(data_dir) as directory:
+        path = directory / PRIMARY
+        yield uri_of(path) if is_private and is_listening(path) else None
 
 
 @contextmanager
 def socket_directory(data_dir: Path) -> Iterator[Path]:
-    """Create the directory of the socket, and remove it at the end.
+    """Yield a path of the directory of the data, where the socket is, short enough for clients.
 
-    It lasts longer than each mongod, so that nobody can put another in its place. Raises
-    StartError.
+    If its own path is too long or not ASCII, the other one is a private link. Raises StartError.
     """
+    directory = db_path(data_dir)
+    if str(directory).isascii() and len(str(directory / MEMBER)) <= _MAX_PATH_BYTES:
+        yield directory
+        return
     with ExitStack() as stack:
         with start_errors(data_dir):
-            for found in data_dir.glob("socket-*"):  # after the end of a service by kill -9
-                shutil.rmtree(found, ignore_errors=True)
-            directory = Path(tempfile.mkdtemp(prefix="socket-", dir=data_dir))  # makes it private
-            stack.callback(shutil.rmtree, directory, ignore_errors=True)
-            stack.enter_context(_kept(directory))
-        yield directory
-
-
-@contextmanager
-def socket_uri(directory: Path) -> Iterator[tuple[Path, str]]:
-    """Yield a path for clients in the directory of a socket, short enough, and its URI.
-
-    If the own path is too long or not ASCII, the other one leads through a private link. Raises
-    StartError.
-    """
-    with ExitStack() as stack:
-        path = directory / _PRIMARY
-        if not str(path).isascii() or len(str(path)) > _MAX_PATH_BYTES:
-            with start_errors(directory.parent):
-                private = stack.enter_context(
+            private = Path(
+                stack.enter_context(
                     tempfile.TemporaryDirectory(
                         prefix="registry-", dir=_TEMPORARY_DIR, ignore_cleanup_errors=True
                     )
                 )
-                stack.enter_context(_kept(Path(private)))
-                link = Path(private, "socket")
-                link.symlink_to(directory)
-                path = link / _PRIMARY
-        yield path, uri_of(path)
+            )
+            # Keeps systemd-tmpfiles from removing it when it is old: it skips those with a lock.
+            descriptor = os.open(private, os.O_RDONLY)
+            stack.callback(os.close, descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+            (private / "mongodb").symlink_to(directory)
+        yield private / "mongodb"
 
 
 def uri_of(path: Path) -> str:
@@ -202,17 +183,6 @@ def _is_private(directory: Path) -> bool:
         is_open = status.st_mode & (stat.S_IRWXG | stat.S_IRWXO)
         return stat.S_ISDIR(status.st_mode) and not is_open and is_trusted(status, directory.parent)
     return False
-
-
-@contextmanager
-def _kept(directory: Path) -> Iterator[None]:
-    """Keep systemd-tmpfiles from removing old files in a directory: it skips those with a lock."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager
@@ -247,17 +217,8 @@ class DiskSpace:
             self._timer.cancel()
 
     def _check(self, directory: Path) -> None:
-        was_enough = self.is_enough
         with suppress(OSError):
             free = shutil.disk_usage(directory).free
             self.is_enough = free >= RESERVE_BYTES
             DISK_FREE.labels(str(directory)).set(free)
-        if was_enough and not self.is_enough:
-            _log.error(
-                "The disk of %s has less than %d MB of free space: changes are refused",
-                directory,
-                RESERVE_BYTES // 2**20,
-            )
-        elif self.is_enough and not was_enough:
-            _log.warning("The disk of %s has free space again", directory)
         self._timer = asyncio.get_running_loop().call_later(_CHECK_SECONDS, self._check, directory)

@@ -1,8 +1,10 @@
 """The embedded mongod: a one-node replica set on a unix socket that only this user can open.
 
-The format of its data is what MongoDB calls the feature compatibility version. A mongod opens data
-in its own format and in that of the major version before, and keeps it. Once the format is raised
-to its own, earlier versions can no longer open the data.
+- It is not restarted: its end ends the service, which systemd or Compose start again with it.
+- It writes its own log; this module moves the file when it is full.
+- The format of its data is what MongoDB calls the feature compatibility version. A mongod opens
+  data in its own format and in that of the major version before, and keeps it. Once the format is
+  raised to its own, earlier versions can no longer open the data.
 """
 
 import asyncio
@@ -12,32 +14,35 @@ import os
 import shutil
 import socket
 from asyncio.subprocess import Process
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+    suppress,
+)
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, BinaryIO, NoReturn, TypeAlias
 
 from motor.motor_asyncio import AsyncIOMotorClient
-from pymongo.errors import OperationFailure, PyMongoError
+from pymongo.errors import ConnectionFailure, OperationFailure, PyMongoError
 
-from registry.metrics import MONGOD_RESTARTS
 from registry.mongod.data_directory import (
     MEMBER,
+    PRIMARY,
     db_path,
     has_space,
     is_listening,
     locked,
     socket_directory,
-    socket_uri,
     start_errors,
     uri_of,
-    wait_for_previous,
 )
-from registry.mongod.server_log import Log
-from registry.program import StartError, program
+from registry.program import StartError, open_private, program
 from registry.settings import Settings
-from registry.supervision import START_SECONDS, Supervisor, child_process, wait_for_exit
+from registry.supervision import START_SECONDS, child_process, wait_for_exit
 
 _OPTIONS = (
     *("--quiet", "--setParameter", "diagnosticDataCollectionEnabled=false"),
@@ -45,6 +50,7 @@ _OPTIONS = (
     *("--setParameter", "transactionLifetimeLimitSeconds=15"),
     *("--replSet", "registry"),
     *("--slowms", "5000"),  # under load, ordinary transactions take longer than 100 ms
+    *("--logappend", "--logRotate", "reopen"),
     *("--bind_ip", MEMBER, "--unixSocketPrefix", ".", "--filePermissions", "0700"),
     # The service needs neither; switched off, they cannot be attacked.
     *("--networkMessageCompressors", "disabled", "--noscripting"),
@@ -59,39 +65,41 @@ _POLL_SECONDS = 0.005
 _STOP_SECONDS = 6.0
 """The time after which mongod is killed. Including open requests, a stop takes under 30 s."""
 
-_ORPHAN_SECONDS = 8
-"""The same if this process has been killed."""
-
 _LOG_SECONDS = 5.0
 """How often the size of the log is checked."""
 
-_RESTART_BYTES = 32 * 2**20
-"""With less free space, mongod cannot be relied on to start again."""
+_MAX_LOG_BYTES = 16 * 2**20
+
+_MIN_SPACE_BYTES = 32 * 2**20
+"""With less free space, mongod ends, or does not start, for that reason."""
+
+_HINTS = {
+    2: "it refuses an option: choose mongod 6.0 or later",
+    14: "its files are damaged, or of a later version of MongoDB, to be chosen with --mongod",
+    62: "the data are in the format of another version of MongoDB: choose it with --mongod",
+    126: "it is not a program for this machine",
+    127: "it is missing, or a library that it needs, such as libcurl.so.4",
+    132: "this processor may lack AVX, which MongoDB needs",
+    134: "its files may be damaged",
+}
+"""What the exit status of mongod, or of the shell that runs it, says."""
 
 _SCRIPT = """
-seconds=$1; shift
 exec 3<&0
 "$@" </dev/null 3<&- & program=$!
-{
-  read -r _ <&3 && seconds=0
-  kill "$program"
-  while [ "$seconds" -gt 0 ]; do
-    command -p sleep 1
-    kill -0 "$program" || exit
-    seconds=$((seconds - 1))
-    [ "$seconds" -gt 0 ] || kill -9 "$program"
-  done
-} 2>/dev/null & watcher=$!
+{ read -r _ <&3; kill "$program"; } 2>/dev/null & watcher=$!
 wait "$program"; status=$?
 kill "$watcher" 2>/dev/null
 exit "$status"
 """
-"""Terminates the program when standard input receives a line, or is closed because this process
-has ended. In the second case it also kills the program if it does not stop, as nobody else will.
+"""Terminates the program when standard input is closed, also because this process has ended.
 Background commands of a shell read /dev/null instead of standard input, hence descriptor 3."""
 
 _CONFIRMED_FROM = 7
 """The first major version that requires a confirmation to change the format; 6.0 refuses one."""
+
+_ALREADY_INITIALIZED = 23
+"""MongoDB's error code for a replica set that exists."""
 
 _MongoClient: TypeAlias = AsyncIOMotorClient[dict[str, Any]]
 
@@ -104,176 +112,167 @@ async def mongod(
 ) -> AsyncIterator[str]:
     """Run a mongod on `settings.data_dir`; yield its URI once it accepts writes.
 
-    If it exits, it is restarted under the same URI; if that fails repeatedly, `on_failure` is
-    called with the reason. It ends with the context, or soon after this process, even after
-    kill -9. Raises StartError if it cannot run.
+    If it ends before the context, `on_failure` is called with the reason. It ends with the context,
+    or soon after this process, even after kill -9. Raises StartError if it cannot run.
     """
     binary = find_binary(settings.mongod)
     data_dir = settings.data_dir.absolute()
+    log = data_dir / "mongod.log"
+    files = ("--dbpath", str(db_path(data_dir)), "--logpath", str(log))
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(locked(data_dir))
+        directory = stack.enter_context(socket_directory(data_dir))
+        member, link = directory / MEMBER, directory / PRIMARY
         with start_errors(data_dir):
-            log = Log(data_dir / "mongod.log")
-        stack.enter_context(log.file)
-        sockets = stack.enter_context(socket_directory(data_dir))
-        path, uri = stack.enter_context(socket_uri(sockets))
-        data = ("--dbpath", str(db_path(data_dir)))
-        command = (str(binary), *data, "--wiredTigerCacheSizeGB", _cache_gib(), *_OPTIONS)
-        supervisor = await stack.enter_async_context(Supervisor(on_failure))
-        await supervisor.start("mongod", _Mongod(command, data_dir, sockets, path, log).run)
-        yield uri
+            link.unlink(missing_ok=True)
+            _move_full(log)
+            output = stack.enter_context(open_private(log))
+        running = bound_process((str(binary), *files, *_cache(), *_OPTIONS), directory, output)
+        try:
+            process, _ = await stack.enter_async_context(running)
+        except OSError as error:
+            raise StartError(f"mongod does not start: {error}") from error
+        ending = asyncio.create_task(_end_of(process, log))
+        stack.callback(ending.cancel)
+        await _wait_until_ready(member, ending)
+        link.symlink_to(MEMBER)
+        stack.callback(asyncio.create_task(_limit_log(log, member)).cancel)
+        ending.add_done_callback(partial(_report_end, on_failure))
+        yield uri_of(link)
 
 
-def _cache_gib() -> str:
+def _cache() -> tuple[str, str]:
     # mongod would take half of the memory; 0.25 is its minimum, 2 suffice for millions of records.
     quarter = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**32
-    return f"{min(max(0.25, quarter), 2.0):.2f}"
+    return "--wiredTigerCacheSizeGB", f"{min(max(0.25, quarter), 2.0):.2f}"
 
 
-@asynccontextmanager
-async def bound_process(
-    command: tuple[str, ...], directory: Path, log: Log
-) -> AsyncIterator[Process]:
+def bound_process(
+    command: tuple[str, ...], directory: Path, output: BinaryIO
+) -> AbstractAsyncContextManager[tuple[Process, socket.socket]]:
     """Run a program in a directory until the context or this process ends, even by kill -9.
 
-    log: takes its output.
+    output: takes what it prints. Yields and raises what `child_process` does.
     """
-    script = ("/bin/sh", "-c", _SCRIPT, "registry-child", str(_ORPHAN_SECONDS), *command)
-    running = child_process(
-        *script, stop=_stop, seconds=_STOP_SECONDS, cwd=directory, stdout=log.file, stderr=log.file
+    return child_process(
+        *("/bin/sh", "-c", _SCRIPT, "registry-child", *command),
+        stop=lambda _, stdin: stdin.close(),
+        seconds=_STOP_SECONDS,
+        cwd=directory,
+        stdout=output,
+        stderr=output,
     )
-    async with running as (process, _):
-        yield process
 
 
-def _stop(shell: Process, stdin: socket.socket) -> None:
-    if shell.returncode is None:
-        stdin.send(b"\n")
-    stdin.close()  # ends the program if only the shell was killed
+async def _end_of(process: Process, log: Path) -> str:
+    """Wait until mongod ends, and return why."""
+    ended, hint = await wait_for_exit(process), _HINTS.get(process.returncode or 0)
+    with suppress(OSError):
+        if not has_space(log.parent, _MIN_SPACE_BYTES):
+            hint = f"its disk has less than {_MIN_SPACE_BYTES // 2**20} MB of free space"
+    return f"{ended}{f': {hint}' if hint else ''} (its log is {log})"
 
 
-@dataclass(slots=True)
-class _Mongod:
-    """A mongod that can be started repeatedly.
-
-    sockets: the directory where it runs. path: by which clients connect. starts: how many there
-    were.
-    """
-
-    command: tuple[str, ...]
-    data_dir: Path
-    sockets: Path
-    path: Path
-    log: Log
-    starts: int = 0
-
-    @asynccontextmanager
-    async def run(self) -> AsyncIterator[Callable[[], Awaitable[str]]]:
-        """Run it, as `Supervisor.start` requires."""
-        if self.starts:
-            self._require_space()
-            await wait_for_previous(self.data_dir)
-        self.path.unlink(missing_ok=True)
-        self.log.begin()
-        async with bound_process(self.command, self.sockets, self.log) as process:
-            await self._wait_until_ready(process)
-            if self.starts:
-                MONGOD_RESTARTS.inc()
-            self.starts += 1
-            yield lambda: self._wait(process)
-
-    def _require_space(self) -> None:
-        with suppress(OSError):  # the start then fails for the same reason
-            if not has_space(self.data_dir, _RESTART_BYTES):
-                needed = _RESTART_BYTES // 2**20
-                raise StartError(f"its disk has less than {needed} MB of free space")
-
-    async def _wait(self, process: Process) -> str:
-        """Wait until it ends, and return why; keep its log bounded meanwhile."""
-        while process.returncode is None:
-            await asyncio.to_thread(self.log.rotate_if_full)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_LOG_SECONDS):
-                    await process.wait()
-        return self._reason(await wait_for_exit(process), self.log.first_error())
-
-    async def _wait_until_ready(self, process: Process) -> None:
-        member = self.path.parent / MEMBER
-        try:
-            async with asyncio.timeout(START_SECONDS):
-                while not is_listening(member):
-                    if process.returncode is not None:
-                        raise ChildProcessError(f"it ended with {await wait_for_exit(process)}")
-                    await asyncio.sleep(_POLL_SECONDS)
-                await _wait_for_primary(uri_of(member))
-        except (TimeoutError, ChildProcessError, PyMongoError) as error:
-            late = f"it was not ready after {START_SECONDS:g} s"
-            reason = self.log.version_conflict() or self.log.first_error() or str(error) or late
-            raise ChildProcessError(self._reason(reason)) from error
-        self.path.symlink_to(MEMBER)
-
-    def _reason(self, *parts: str | None) -> str:
-        return f"{': '.join(filter(None, parts))} (its log is {self.log})"
+def _report_end(on_failure: Callable[[str], None], ending: asyncio.Task[str]) -> None:
+    if not ending.cancelled():
+        on_failure(f"mongod has ended: {ending.result()}")
 
 
-async def _wait_for_primary(uri: str) -> None:
-    """Initiate the replica set if there is none yet, and wait until it accepts writes."""
-    # Used here only: a client that connected before the initiation assumes no session support.
-    client: _MongoClient = AsyncIOMotorClient(uri, serverSelectionTimeoutMS=5000)
+async def _wait_until_ready(member: Path, ending: asyncio.Task[str]) -> None:
+    """Wait until mongod is the primary. Raises StartError if it ends before, or takes too long."""
+    starting = asyncio.create_task(_become_primary(member))
     try:
-        while not (hello := await client.admin.command("hello"))["isWritablePrimary"]:
-            if "isreplicaset" in hello:  # not a member of a set yet, or not yet known to be one
-                await _initiate(client)
-            await asyncio.sleep(_POLL_SECONDS)
-        data_format = await read_format(client)
+        tasks = (starting, ending)
+        await asyncio.wait(tasks, timeout=START_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        if ending.done():
+            raise StartError(f"mongod does not start: {ending.result()}")
+        if not starting.done():
+            raise StartError(f"mongod does not start: it was not ready after {START_SECONDS:g} s")
+        starting.result()
+    except PyMongoError as error:
+        raise StartError(f"mongod does not start: {error}") from error
     finally:
-        client.close()
-    if data_format.data != data_format.own:
+        starting.cancel()
+
+
+async def _become_primary(member: Path) -> None:
+    """Wait until mongod is the primary of its replica set; log if it keeps an earlier format."""
+    while not is_listening(member):  # noqa: ASYNC110 - nobody would set an event
+        await asyncio.sleep(_POLL_SECONDS)
+    # Used here only: a client that connected before the initiation assumes no session support.
+    with _client_of(member) as client:
+        while not await _is_primary(client):  # noqa: ASYNC110 - as above
+            await asyncio.sleep(_POLL_SECONDS)
+        own, data = await read_formats(client)
+    if data != own:
         _log.info(
             "mongod %s keeps the data in the format of MongoDB %s, so that version can still open "
             "it: `%s upgrade` raises the format",
-            data_format.own,
-            data_format.data,
-            program(),
+            *(own, data, program()),
         )
 
 
-async def _initiate(client: _MongoClient) -> None:
-    members = [{"_id": 0, "host": MEMBER}]
+async def _is_primary(client: _MongoClient) -> bool:
+    """Return whether mongod accepts writes; initiate its replica set if there is none yet."""
     try:
-        await client.admin.command("replSetInitiate", {"_id": "registry", "members": members})
+        hello = await client.admin.command("hello")
+        if "isreplicaset" in hello:  # not a member of a set yet, or not yet known to be one
+            members = [{"_id": 0, "host": MEMBER}]
+            await client.admin.command("replSetInitiate", {"_id": "registry", "members": members})
+    except ConnectionFailure:
+        return False  # it is about to end
     except OperationFailure as error:
-        if error.code != 23:  # AlreadyInitialized
+        if error.code != _ALREADY_INITIALIZED:
             raise
+    return bool(hello["isWritablePrimary"])
 
 
-@dataclass(frozen=True, slots=True)
-class DataFormat:
-    """own: the format that a mongod writes, such as 7.0. data: that of its data, such as 6.0."""
+@contextmanager
+def _client_of(member: Path) -> Iterator[_MongoClient]:
+    client: _MongoClient = AsyncIOMotorClient(uri_of(member), serverSelectionTimeoutMS=5000)
+    try:
+        yield client
+    finally:
+        client.close()
 
-    own: str
-    data: str
+
+async def _limit_log(log: Path, member: Path) -> NoReturn:
+    """Let mongod begin another log when its log is full, until cancelled."""
+    while True:
+        await asyncio.sleep(_LOG_SECONDS)
+        if _move_full(log):
+            with suppress(PyMongoError), _client_of(member) as client:
+                await client.admin.command({"logRotate": 1})
 
 
-async def read_format(client: _MongoClient) -> DataFormat:
-    """Return the format of the data of a mongod. Raises PyMongoError."""
+def _move_full(log: Path) -> bool:
+    """Give a full log another name; return whether a log with its name is missing."""
+    with suppress(FileNotFoundError):
+        if log.stat().st_size < _MAX_LOG_BYTES:
+            return False
+        log.replace(f"{log}.1")
+    return True
+
+
+async def read_formats(client: _MongoClient) -> tuple[str, str]:
+    """Return the formats of a mongod, such as 7.0, and of its data. Raises PyMongoError."""
     build = await client.admin.command("buildInfo")
     name = "featureCompatibilityVersion"
     parameters = await client.admin.command({"getParameter": 1, name: 1})
-    return DataFormat(build["version"].rpartition(".")[0], parameters[name]["version"])
+    return build["version"].rpartition(".")[0], parameters[name]["version"]
 
 
-async def raise_format(client: _MongoClient) -> DataFormat:
-    """Raise the format of the data to that of their mongod; return the format before.
+async def raise_format(client: _MongoClient) -> tuple[str, str]:
+    """Raise the format of the data to that of their mongod; return the formats before.
 
     It may be repeated, also after an interruption. Raises PyMongoError.
     """
-    before = await read_format(client)
-    command: dict[str, Any] = {"setFeatureCompatibilityVersion": before.own}
-    if int(before.own.partition(".")[0]) >= _CONFIRMED_FROM:
+    own, data = await read_formats(client)
+    command: dict[str, Any] = {"setFeatureCompatibilityVersion": own}
+    if int(own.partition(".")[0]) >= _CONFIRMED_FROM:
         command["confirm"] = True
     await client.admin.command(command)
-    return before
+    return own, data
 
 
 def find_binary(configured: Path | None) -> Path:

@@ -5,13 +5,11 @@ import errno
 import fcntl
 import os
 import re
-import shutil
 import signal
 import stat
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import unquote, urlsplit
@@ -19,13 +17,11 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from pymongo.errors import OperationFailure
 
-from registry import supervision
 from registry.mongod import data_directory, embedded
-from registry.mongod.data_directory import is_listening, running_uri
+from registry.mongod.data_directory import running_uri
 from registry.settings import Settings
 from tests.mongods import SOCKET, Client, client_of, running, start_error
 from tests.programs import required_program
-from tests.storage.waiting import eventually
 from tests.support import Database
 
 NAMES = ("plain", pytest.param("x" * 130, marks=pytest.mark.slow))
@@ -96,7 +92,6 @@ async def test_commands_find_mongod_in_a_moved_directory_of_any_name(
         await client.registry.notes.insert_one({})
     moved = (short_path / "first").rename(short_path / name)
     settings = Settings(data_dir=moved)
-    (moved / "socket-of-a-killed-service").mkdir()
     async with running(moved):
         with running_uri(settings) as uri:
             assert uri is not None
@@ -124,8 +119,8 @@ async def test_only_this_user_can_reach_mongod_and_there_is_no_tcp_port(tmp_path
 @pytest.mark.slow
 async def test_a_command_ignores_a_socket_that_others_may_have_replaced(tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path)
+    directory = tmp_path / "mongodb"
     async with running(tmp_path):
-        (directory,) = matches(tmp_path, "socket-*")
         directory.chmod(0o770)
         with running_uri(settings) as uri:
             assert uri is None
@@ -134,30 +129,6 @@ async def test_a_command_ignores_a_socket_that_others_may_have_replaced(tmp_path
         directory.symlink_to(moved)
         with running_uri(settings) as uri:
             assert uri is None
-
-
-async def has_exited(caplog: pytest.LogCaptureFixture) -> bool:
-    return "mongod exited unexpectedly" in caplog.text
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-async def test_the_socket_cannot_be_replaced_while_mongod_restarts(
-    name: str, short_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(supervision, "_PAUSES", (60.0,))
-    async with embedded.mongod(Settings(data_dir=short_path / name)) as uri:
-        directory = Path(unquote(urlsplit(uri).netloc)).parent
-
-        def places() -> list[tuple[int, str]]:
-            both = (directory.parent.lstat(), directory.stat())  # of the link, of the socket
-            return [(one.st_ino, stat.filemode(one.st_mode)) for one in both]
-
-        before = places()
-        kill(short_path / name)
-        assert await eventually(partial(has_exited, caplog), 60)
-        assert places() == before
-        assert {mode for _, mode in before} == {"drwx------"}
 
 
 @pytest.mark.slow
@@ -195,47 +166,34 @@ async def test_a_link_in_place_of_a_file_of_the_service_is_not_followed(
     assert precious.read_text() == "precious"
 
 
-def kill(data_dir: Path) -> None:
-    os.kill(int((data_dir / "mongodb" / "mongod.lock").read_text()), signal.SIGKILL)
-
-
-async def test_clients_reach_a_restarted_mongod_when_it_is_the_primary(tmp_path: Path) -> None:
-    async with embedded.mongod(Settings(data_dir=tmp_path)) as uri, asyncio.timeout(60):
-        path = Path(unquote(urlsplit(uri).netloc))
-        kill(tmp_path)
-        assert await eventually(lambda: not is_listening(path))
-        while not is_listening(path):  # noqa: ASYNC110 - often, as it is a secondary for 10 ms
-            await asyncio.sleep(0.001)
-        async with client_of(uri) as client:
-            assert (await client.admin.command("hello"))["isWritablePrimary"]
-
-
-async def test_a_mongod_that_cannot_be_restarted_is_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(supervision, "_PAUSES", (0.0, 0.1))
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGABRT])
+async def test_the_end_of_mongod_is_reported(number: signal.Signals, tmp_path: Path) -> None:
     reasons: asyncio.Queue[str] = asyncio.Queue()
-
-    async def no_memory(*_: object, **_options: object) -> None:
-        raise OSError(errno.ENOMEM, "Cannot allocate memory")
-
     async with embedded.mongod(Settings(data_dir=tmp_path), reasons.put_nowait):
-        monkeypatch.setattr(asyncio, "create_subprocess_exec", no_memory)
-        kill(tmp_path)
+        os.kill(int((tmp_path / "mongodb" / "mongod.lock").read_text()), number)
         reason = await asyncio.wait_for(reasons.get(), 60)
-    assert reason.startswith("mongod exited again after 2 restarts: ")
-    assert "Cannot allocate memory" in reason
+    assert re.fullmatch(
+        rf"mongod has ended: .+ \(its log is {re.escape(str(tmp_path))}/mongod\.log\)", reason
+    )
+    assert reasons.empty()
     assert is_free(tmp_path)
 
 
-@pytest.mark.slow
-async def test_a_stop_during_a_restart_leaves_no_mongod(tmp_path: Path) -> None:
-    for seconds in (0.0, 0.1, 0.3):
-        async with running(tmp_path):
-            kill(tmp_path)
-            await asyncio.sleep(seconds)
-        await start_and_stop(tmp_path)
-        assert is_free(tmp_path)
+async def test_a_stopped_mongod_is_not_reported(tmp_path: Path) -> None:
+    reasons: list[str] = []
+    async with embedded.mongod(Settings(data_dir=tmp_path), reasons.append):
+        pass
+    assert reasons == []
+
+
+async def test_a_process_that_cannot_be_created_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def no_memory(*_: object, **_options: object) -> None:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", no_memory)
+    assert "mongod does not start: [Errno 12] Cannot" in await start_error(tmp_path)
 
 
 @pytest.mark.slow
@@ -277,20 +235,20 @@ async def test_an_unwritable_directory_is_rejected(place: str, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
-        ("echo libcurl.so.4: cannot open shared object file >&2; exit 127", "libcurl.so.4: cannot"),
-        ('echo \'{"s": "I", "msg": "a"}\n{"s": "F", "msg": "b", "attr": {"error": "c"}}\'', "b: c"),
-        ("exit 14", "it ended with status 14"),
-        ("kill -ILL $$", "Illegal instruction"),
+        ("exec not-installed", "status 127: it is missing, or a library that it needs"),
+        ("exit 3", "status 3"),
+        ("kill -ILL $$", "signal 4 (Illegal instruction): this processor may lack AVX"),
     ],
 )
 async def test_the_reason_for_a_failed_start_is_reported(
     script: str, reason: str, tmp_path: Path
 ) -> None:
-    message = await start_error(tmp_path / "data", program(tmp_path / "mongod", script))
-    # The shell may report a signal first.
-    assert re.search(
-        f"mongod does not start: (it ended with signal .*)?{re.escape(reason)}", message
-    )
+    data_dir = tmp_path / "data"
+    message = await start_error(data_dir, program(tmp_path / "mongod", f"echo why\n{script}"))
+    assert message.startswith(f"mongod does not start: {reason}")
+    log = data_dir / "mongod.log"
+    assert message.endswith(f" (its log is {log})")
+    assert log.read_text().startswith("why\n")
 
 
 async def test_a_mongod_that_never_becomes_ready_is_reported(
@@ -312,13 +270,16 @@ async def test_mongod_is_the_configured_one_then_the_wheel_then_the_path(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("configured", "mongod"):
-        program(tmp_path / name, f"exec {shutil.which('env')} registry-{name}")
+        program(tmp_path / name, f"echo registry-{name}; exit 3")
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert "registry-configured" in await start_error(tmp_path / "data", Path("configured"))
+    log = tmp_path / "data" / "mongod.log"
+    await start_error(tmp_path / "data", Path("configured"))
+    assert log.read_text() == "registry-configured\n"
     async with running(tmp_path / "data") as client:
         assert (await binary(client)).endswith("fiftyone/db/bin/mongod")
     monkeypatch.setitem(sys.modules, "fiftyone", None)
-    assert "registry-mongod" in await start_error(tmp_path / "data")
+    await start_error(tmp_path / "data")
+    assert log.read_text().endswith("\nregistry-mongod\n")
     monkeypatch.setenv("PATH", "")
     message = await start_error(tmp_path / "data")
     assert message.startswith("no mongod: install the extra `embedded`")

@@ -1,61 +1,85 @@
-"""The embedded mongod fails: it is restarted, or the service exits and says why."""
+"""The embedded mongod ends: the service says why and exits, and has all writes when it starts."""
 
 import os
+import re
 import signal
-import sys
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPException
+from itertools import count
 
 import pytest
 
 from tests.system.conftest import Start
-from tests.system.service import WORKERS, children, eventually, has_exited, person
-
-IMPATIENT = """
-from registry import supervision
-supervision._PAUSES = (0.0, 0.1)
-from registry.__main__ import main
-main()
-"""
-
-
-@pytest.mark.parametrize("workers", WORKERS)
-def test_the_service_survives_a_killed_mongod(workers: str, start: Start) -> None:
-    service = start("--workers", workers)
-    service.request("/persons", person("Grace"))
-    killed = service.mongod
-    os.kill(killed, signal.SIGKILL)
-    assert service.names() == ["Grace"]
-    service.request("/persons", person("Ada"))
-    assert service.names() == ["Grace", "Ada"]
-    assert service.mongod != killed
-    mongod = service.mongod
-    status, log = service.stop()
-    assert status == 0
-    assert "mongod exited unexpectedly: signal 9 (Killed)" in log
-    assert "mongod has been restarted" in log
-    assert has_exited(mongod)
+from tests.system.service import (
+    TIMEOUT,
+    WORKERS,
+    Service,
+    children,
+    eventually,
+    has_exited,
+    person,
+    start_error,
+)
 
 
-@pytest.mark.slow
-def test_the_service_survives_a_killed_shell_around_mongod(start: Start) -> None:
-    service = start()
-    service.request("/persons", person("Grace"))
-    killed = service.mongod
-    (shell,) = children(service.process.pid)
-    os.kill(shell, signal.SIGKILL)
-    assert eventually(lambda: has_exited(killed))
-    assert service.names() == ["Grace"]
-    assert service.stop()[0] == 0
+def create_until_refused(service: Service, created: list[str]) -> None:
+    """Create persons one after another, until a request fails; add the name of each."""
+    try:
+        for number in count():
+            name = f"Grace {number}"
+            service.request("/persons", person(name))
+            created.append(name)
+    except (OSError, HTTPException):
+        pass
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("workers", WORKERS)
-def test_the_service_exits_if_mongod_cannot_be_restarted(workers: str, start: Start) -> None:
-    service = start("--workers", workers, command=(sys.executable, "-c", IMPATIENT))
-    mongod = service.mongod
-    (service.data_dir / "mongodb" / "WiredTiger.turtle").write_text("garbage")
-    os.kill(mongod, signal.SIGKILL)
+def last_line(service: Service) -> str:
+    """Return the line by which the service says why it has ended, with status 1."""
     status, log = service.end()
     assert status == 1
-    last = log.splitlines()[-1]
-    assert last.startswith("registry: mongod exited again after 2 restarts: ")
-    assert "WiredTiger.turtle" in last
+    assert "Traceback" not in log
+    *_, last = log.splitlines()
+    return last
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_the_end_of_mongod_ends_the_service_but_no_acknowledged_write(
+    workers: str, start: Start
+) -> None:
+    service = start("--workers", workers)
+    created: list[str] = []
+    with ThreadPoolExecutor(1) as pool:
+        creating = pool.submit(create_until_refused, service, created)
+        assert eventually(lambda: len(created) >= 20)
+        os.kill(service.mongod, signal.SIGKILL)
+        reason, log = "signal 9 (Killed)", service.data_dir / "mongod.log"
+        assert last_line(service) == f"registry: mongod has ended: {reason} (its log is {log})"
+        creating.result(TIMEOUT)
+    again = start("--workers", workers)
+    stored = again.names()
+    assert stored[: len(created)] == created
+    assert len(stored) <= len(created) + 1  # the request in progress may have succeeded
+    again.request("/persons", person("Ada"))
+    assert again.stop()[0] == 0
+
+
+@pytest.mark.slow
+def test_the_end_of_the_shell_around_mongod_ends_both(start: Start) -> None:
+    service = start()
+    service.request("/persons", person("Grace"))
+    mongod = service.mongod
+    (shell,) = children(service.process.pid)
+    os.kill(shell, signal.SIGKILL)
+    assert "mongod has ended: signal 9 (Killed)" in last_line(service)
+    assert eventually(lambda: has_exited(mongod))
+    assert start().names() == ["Grace"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", WORKERS)
+def test_a_start_with_damaged_files_says_so(workers: str, start: Start) -> None:
+    service = start("--workers", workers)
+    assert service.stop()[0] == 0
+    (service.data_dir / "mongodb" / "WiredTiger.turtle").write_text("garbage")
+    message = start_error("--workers", workers, "--data-dir", service.data_dir)
+    assert re.match(r"registry: mongod does not start: .*: its files (are|may be) damaged", message)

@@ -84,12 +84,3 @@ def test_the_metrics_show_the_last_backup_and_the_state_of_the_machine(
     assert run_command([*COMMAND, *backup], environment()).returncode == 0
     name = "registry_last_backup_timestamp_seconds"
     assert eventually(lambda: scrape(url)[name] >= began)
-
-
-@pytest.mark.slow
-def test_restarts_of_mongod_are_counted(start: Start) -> None:
-    service = start("--metrics-port", "0")
-    url = metrics_url(service)
-    assert scrape(url)["registry_mongod_restarts_total"] == 0
-    os.kill(service.mongod, signal.SIGKILL)
-    assert eventually(lambda: scrape(url)["registry_mongod_restarts_total"] == 1)

@@ -123,6 +123,7 @@ async def mongod(
         await stack.enter_async_context(locked(data_dir))
         directory = stack.enter_context(socket_directory(data_dir))
         member, link = directory / MEMBER, directory / PRIMARY
+        stack.callback(link.unlink, missing_ok=True)
         with start_errors(data_dir):
             link.unlink(missing_ok=True)
             _move_full(log)

@@ -15,14 +15,13 @@ from registry.http.access_control import (
     oidc_verifier,
 )
 from registry.http.app_keys import (
-    FOLLOWERS,
     GRAPH,
     NOTICE,
     REPOSITORY,
     SETTINGS,
     Limits,
 )
-from registry.http.followers import Followers
+from registry.http.followers import FOLLOWERS, Followers
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
 from registry.openapi.description import describe

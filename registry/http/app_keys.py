@@ -7,7 +7,6 @@ from aiohttp import web
 
 from registry.http.addresses import Addresses
 from registry.http.deadlines import Deadlines
-from registry.http.followers import Followers
 from registry.model.graph import Graph
 from registry.settings import Settings
 from registry.storage import Repository
@@ -17,7 +16,7 @@ from registry.storage import Repository
 class Limits:
     """Limits on one request and its connection.
 
-    target_bytes, fields_bytes, body_bytes: of path and query string, of all header fields, of the
+    target_bytes, head_bytes, body_bytes: of path and query string, of the head with these, of the
     body. arrival_seconds: for the head, for the body after it, and for a TLS handshake.
     linger_seconds: how long the rest of a rejected body is discarded, so that the client reads the
     response. idle_seconds: after which an unused connection is closed. stop_idle_seconds: the same
@@ -27,7 +26,7 @@ class Limits:
     """
 
     target_bytes: int = 2**17
-    fields_bytes: int = 2**16
+    head_bytes: int = 3 * 2**16
     body_bytes: int = 2**20
     arrival_seconds: float = 30.0
     linger_seconds: float = 5.0
@@ -36,14 +35,8 @@ class Limits:
     send_seconds: float = 60.0
     waiting_bytes: int = 2**27
 
-    @property
-    def head_bytes(self) -> int:
-        """The size of a head: of its target and all of its fields."""
-        return self.target_bytes + self.fields_bytes
-
 
 DEADLINES = web.AppKey("deadlines", Deadlines)
-FOLLOWERS = web.AppKey("followers", Followers)
 GRAPH = web.AppKey("graph", Graph)
 
 LIMITS = web.AppKey("limits", Limits)

@@ -21,9 +21,8 @@ from registry.http.addresses import (
 )
 from registry.http.admission import admit
 from registry.http.app_keys import ADDRESSES, DEADLINES, LIMITS, SETTINGS, STOPPING, Limits
-from registry.http.cors import Cors, check_site
-from registry.http.deadlines import Deadlines, limit_time
-from registry.http.heads import check_head, defer_continue
+from registry.http.checks import Cors, check_head, check_site, defer_continue
+from registry.http.deadlines import Deadlines
 from registry.http.responses import finish, finish_head
 from registry.http.routes import Cost, Needs, Route, TokenUse
 from registry.http.views.all_types import AtomicView, FeedView
@@ -51,10 +50,9 @@ def new_application(
     deadlines, stopping = Deadlines(response_seconds), Event()
     # In the order in which they apply.
     middlewares = [
-        finish(limits, addresses),
-        check_head(limits),
+        finish(limits, addresses, deadlines),
+        check_head,
         check_site(addresses, cors),
-        limit_time(deadlines),
         *([check_access] if settings.requires_tokens else []),
         admit,
     ]

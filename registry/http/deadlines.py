@@ -3,9 +3,6 @@
 import asyncio
 from typing import Any
 
-from aiohttp import web
-from aiohttp.typedefs import Handler, Middleware
-
 from registry.jsonapi.error_types import Unavailable
 
 
@@ -55,17 +52,3 @@ class Deadlines:
             del self._ends[task]
             self._late.add(task)
             task.cancel()
-
-
-def limit_time(deadlines: Deadlines) -> Middleware:
-    """Return the middleware that responds with 503 to a request that takes too long."""
-
-    @web.middleware
-    async def limit_time(request: web.Request, handler: Handler) -> web.StreamResponse:
-        task = deadlines.start()
-        try:
-            return await handler(request)
-        finally:
-            deadlines.end(task)
-
-    return limit_time

@@ -381,3 +381,6 @@ async def _wake(followers: Iterable[_Follower]) -> None:
         follower.wake_event.set()
         if not number % _MAX_FOLLOWERS_PER_ITERATION:
             await asyncio.sleep(0)
+
+
+FOLLOWERS = web.AppKey("followers", Followers)

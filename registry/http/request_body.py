@@ -7,7 +7,7 @@ from aiohttp import StreamReader, hdrs, web
 from aiohttp.http import HttpVersion11
 
 from registry.http.app_keys import DEADLINES, LIMITS, Limits
-from registry.http.compression import GZIP_FORMAT
+from registry.http.sending import GZIP_FORMAT
 from registry.jsonapi import content_negotiation
 from registry.jsonapi.error_types import BodyTooLarge, MalformedRequest, RequestTimeout
 

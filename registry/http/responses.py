@@ -1,25 +1,37 @@
 """One way out: what every response gets before it is sent, that of an error or a stream as well."""
 
 from asyncio import Event
+from contextlib import aclosing
 
 from aiohttp import hdrs, web
+from aiohttp.http import HttpVersion10, HttpVersion11
 from aiohttp.typedefs import Handler, Middleware
 from multidict import istr
 
 from registry.http.addresses import Addresses
-from registry.http.app_keys import Limits
-from registry.http.compression import GZIP, compresses, gzipped
-from registry.http.cors import Cors
+from registry.http.app_keys import REPOSITORY, Limits
+from registry.http.checks import Cors
 from registry.http.deadlines import Deadlines
 from registry.http.error_responses import has_response_begun, reset, respond_to
-from registry.http.heads import is_last
 from registry.http.request_headers import GZIP_SUFFIX, is_current
 from registry.http.request_ids import request_id, start_id
-from registry.http.sending import MAX_WRITE, WaitingBytes, send_in_parts
+from registry.http.sending import (
+    GZIP,
+    MAX_WRITE,
+    Streamed,
+    WaitingBytes,
+    compresses,
+    gzipped,
+    send_in_parts,
+)
 from registry.protocol import REQUEST_ID
+from registry.storage import Snapshot
 
 POSITION = "Registry-Position"
 """The position in the change feed of the point in time that a document shows."""
+
+SNAPSHOT = web.ResponseKey("snapshot", Snapshot)
+"""What a document shows, if that is what was read; not set for the response to a write."""
 
 _REQUEST_ID, _SERVER = istr(REQUEST_ID), istr(hdrs.SERVER)
 
@@ -38,12 +50,13 @@ _OF_CONTENT = (hdrs.CONTENT_TYPE, hdrs.CONTENT_DISPOSITION, hdrs.CONTENT_ENCODIN
 _READS = (hdrs.METH_GET, hdrs.METH_HEAD)
 
 
-def finish(limits: Limits, addresses: Addresses) -> Middleware:
+def finish(limits: Limits, addresses: Addresses, deadlines: Deadlines) -> Middleware:
     """Return the outermost middleware, which responds to every request.
 
-    Exceptions become error documents. A read whose response has an entity tag gets 304 or 412 if
-    `If-None-Match` or `If-Match` ask for it. Bodies are compressed if the client accepts that, and
-    large ones sent in parts. The signal completes the headers: see `finish_head`.
+    Exceptions become error documents; that a response has not begun in time is one. A read whose
+    response has an entity tag, or is streamed, gets 304 or 412 if `If-None-Match` or `If-Match` ask
+    for it. Bodies are compressed if the client accepts that, and large ones sent in parts. The
+    signal completes the headers: see `finish_head`.
     """
     waiting = WaitingBytes(limits.waiting_bytes)
 
@@ -51,26 +64,86 @@ def finish(limits: Limits, addresses: Addresses) -> Middleware:
     async def finish(request: web.Request, handler: Handler) -> web.StreamResponse:
         start_id(request)
         try:
-            response = await handler(request)
-            if not isinstance(response, web.Response):  # a stream, which has been sent
-                return response
-            if _represent(request, response):
-                await _compress(response)
-            body = response.body
-            if isinstance(body, bytes) and len(body) > MAX_WRITE and request.method != "HEAD":
-                with waiting.reserved(addresses.client_network(request), len(body)):
-                    return await send_in_parts(request, response, body)
+            task = deadlines.start()
+            try:
+                return await _complete(request, await handler(request), waiting, addresses)
+            finally:
+                deadlines.end(task)
         except Exception as error:  # noqa: BLE001 - each becomes a response
-            response = respond_to(request, error)
-            if isinstance(response, web.Response) and _represent(request, response):
-                await _compress(response)
+            return await _complete(request, respond_to(request, error), waiting, addresses)
         except BaseException:  # cancelled
             if has_response_begun(request) and request.transport is not None:
                 reset(request.transport)
             raise
-        return response
 
     return finish
+
+
+async def _complete(
+    request: web.Request, response: web.StreamResponse, waiting: WaitingBytes, addresses: Addresses
+) -> web.StreamResponse:
+    """Give a response its representation, and send it unless it is small. Return it."""
+    if not isinstance(response, web.Response):
+        if isinstance(response, Streamed):
+            await _send_stream(request, response)
+        return response
+    body = response.body
+    if not isinstance(body, bytes):
+        return response
+    await _add_position(request, response)
+    if _represent(request, response, len(body)):
+        response.body = body = await gzipped(body)
+    if len(body) > MAX_WRITE and response.body and request.method != hdrs.METH_HEAD:
+        with waiting.reserved(addresses.client_network(request), len(body)):
+            return await send_in_parts(request, response, body)
+    return response
+
+
+async def _send_stream(request: web.Request, response: Streamed) -> None:
+    """Send a stream, unless the request is one for its head only, or needs no body."""
+    async with aclosing(response.pieces):
+        # Until the beginning is ready, an error still becomes an error document.
+        beginning = await response.beginning()
+        await _add_position(request, response)
+        _represent(request, response, len(beginning))
+        if response.status != 304 and request.method != hdrs.METH_HEAD:
+            await response.send(request, beginning)
+
+
+async def _add_position(request: web.Request, response: web.StreamResponse) -> None:
+    """Tell which point in time a document shows; its snapshot has read something by now."""
+    snapshot = response.get(SNAPSHOT)
+    if snapshot is not None:
+        repository = request.app[REPOSITORY]
+        time = snapshot.time or await repository.now()
+        response.headers[POSITION] = repository.positions.encode(time)
+
+
+def _represent(request: web.Request, response: web.StreamResponse, size: int) -> bool:
+    """Choose the content coding; leave the body out if the client has it.
+
+    A document without an entity tag, such as that of a whole collection, matches only `*` (RFC
+    9110, 13.1). size: of the body, in bytes. Returns whether it is to be compressed. Raises
+    PreconditionFailed.
+    """
+    headers = response.headers
+    etag = headers.get(hdrs.ETAG)
+    tag = None if etag is None else etag[1:-1]
+    is_compressed = compresses(request, size) and hdrs.CONTENT_ENCODING not in headers
+    if is_compressed:
+        headers[hdrs.CONTENT_ENCODING] = GZIP
+        if tag is not None:
+            tag += GZIP_SUFFIX
+            headers[hdrs.ETAG] = f'"{tag}"'
+    is_conditional = request.method in _READS and (tag is not None or SNAPSHOT in response)
+    if not (is_conditional and is_current(request, tag)):
+        return is_compressed
+    response.set_status(304)
+    if isinstance(response, web.Response):
+        response.body = None
+    for name in _OF_CONTENT:
+        headers.pop(name, None)
+    return False
 
 
 async def finish_head(
@@ -81,51 +154,30 @@ async def finish_head(
     response: web.StreamResponse,
 ) -> None:
     """Complete the head of a response that is about to be sent."""
-    add_common_headers(request, response)
-    if response.__class__ is not web.Response:  # the client determines how long a stream takes
-        deadlines.stop()
-    if cors.is_on:
-        cors.add_headers(request, response.headers)
-    if stopping.is_set() or is_last(request, response):
-        response.force_close()
-        response.headers[hdrs.CONNECTION] = "close"
-
-
-def add_common_headers(request: web.BaseRequest, response: web.StreamResponse) -> None:
-    """Add the headers that all responses have, unless this one has another value."""
     headers = response.headers
     headers[_SERVER] = "registry"  # without a version, which would reveal known vulnerabilities
     headers[_REQUEST_ID] = request_id(request)
     for name, value in _COMMON:
         headers.setdefault(name, value)
+    if response.__class__ is not web.Response:  # the client determines how long a stream takes
+        deadlines.stop()
+    if cors.is_on:
+        cors.add_headers(request, headers)
+    if stopping.is_set() or _is_last(request, response):
+        response.force_close()
+        headers[hdrs.CONNECTION] = "close"
 
 
-def _represent(request: web.Request, response: web.Response) -> bool:
-    """Choose the content coding; leave the body out if the client has it, by its entity tag.
+def _is_last(request: web.BaseRequest, response: web.StreamResponse) -> bool:
+    """Return whether the connection must close after a response, whatever the client wants.
 
-    Returns whether to compress the body. Raises PreconditionFailed.
+    It must after a request of another version; after a chunked body, whose last trailer aiohttp
+    takes for a field of the next request, which may be that of another client behind a proxy; and
+    where HTTP/1.0 has no other end of a stream (RFC 9112, 6.3).
     """
-    headers, body = response.headers, response.body
-    if not isinstance(body, bytes):
-        return False
-    is_compressed = compresses(request, len(body)) and hdrs.CONTENT_ENCODING not in headers
-    etag = headers.get(hdrs.ETAG)
-    if etag is None:
-        return is_compressed
-    tag = etag[1:-1]
-    if is_compressed:
-        tag += GZIP_SUFFIX
-        headers[hdrs.ETAG] = f'"{tag}"'
-    if request.method not in _READS or not is_current(request, tag):
-        return is_compressed
-    response.set_status(304)
-    response.body = None
-    for name in _OF_CONTENT:
-        headers.pop(name, None)
-    return False
-
-
-async def _compress(response: web.Response) -> None:
-    assert isinstance(response.body, bytes)  # noqa: S101 - for mypy: it was chosen for this
-    response.body = await gzipped(response.body)
-    response.headers[hdrs.CONTENT_ENCODING] = GZIP
+    if hdrs.TRANSFER_ENCODING in request.headers:
+        return True
+    version = request.version
+    return version != HttpVersion11 and (
+        version != HttpVersion10 or response.content_length is None
+    )

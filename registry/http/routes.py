@@ -1,4 +1,8 @@
-"""What a request needs before its view is called, declared for each path and method."""
+"""What a request needs before its view is called, declared for each path and method.
+
+There is no column for deadlines, as one rule holds for all: a response has to begin within the
+seconds of `Capacity.response_seconds`, apart from the time in which a client sends the body.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

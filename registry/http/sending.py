@@ -1,17 +1,95 @@
-"""How large bodies are sent: in parts, so that a client that reads slowly holds little memory."""
+"""How bodies are sent: compressed, in parts, and within a limit of what waits for slow clients."""
 
+import zlib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
+from registry.http.app_keys import SETTINGS
+from registry.jsonapi.content_negotiation import accepts_gzip
 from registry.jsonapi.error_types import Overloaded
+from registry.offloading import MAX_INLINE_BYTES, offload
+
+GZIP = "gzip"
+"""The name of the content coding (RFC 9110, 8.4.1.3), which all clients accept that accept any."""
+
+MIN_BYTES = 1_000
+"""Smaller bodies fit into one packet, whether they are compressed or not."""
 
 MAX_WRITE = 2**18
 """Bytes of a body that are passed to the connection at once: those it buffers for a slow client."""
 
+_LEVEL = 3
+"""The level of zlib. Level 1 saves a tenth of the time for a fifth more bytes; level 6 takes twice
+the time for an eighth fewer."""
+
+GZIP_FORMAT = 31  # as the parameter `wbits` of zlib
+
 _RETRY_SECONDS = 5.0
+
+
+class Streamed(web.StreamResponse):
+    """A response whose body is made while it is sent.
+
+    pieces: of the body; closed at the end. What they raise before the first MIN_BYTES have been
+    made becomes an error document; later, it resets the connection.
+    """
+
+    def __init__(
+        self, pieces: AsyncGenerator[bytes], *, status: int = 200, headers: Mapping[str, str]
+    ) -> None:
+        super().__init__(status=status, headers=headers)
+        self.pieces = pieces
+
+    async def beginning(self) -> bytes:
+        """Make and return the first pieces, with at least MIN_BYTES unless they are all."""
+        begun = bytearray()
+        async for piece in self.pieces:
+            begun += piece
+            if len(begun) >= MIN_BYTES:
+                break
+        return bytes(begun)
+
+    async def send(self, request: web.Request, beginning: bytes) -> None:
+        """Send the response: what was made already, then the other pieces."""
+        is_compressed = self.headers.get(hdrs.CONTENT_ENCODING) == GZIP
+        compressor = zlib.compressobj(_LEVEL, wbits=GZIP_FORMAT) if is_compressed else None
+
+        async def write(piece: bytes) -> None:
+            if compressor is not None:
+                compress = partial(_compressed_piece, compressor, piece)
+                piece = await offload(compress, size=len(piece), limit=MAX_INLINE_BYTES)
+            await write_parts(self.write, piece, MAX_WRITE)
+
+        await self.prepare(request)
+        await write(beginning)
+        async for piece in self.pieces:
+            await write(piece)
+        await self.write_eof(b"" if compressor is None else compressor.flush())
+
+
+def _compressed_piece(compressor: "zlib._Compress", piece: bytes) -> bytes:
+    """Return all of a piece: no part of it waits for the next one, which may take seconds."""
+    return compressor.compress(piece) + compressor.flush(zlib.Z_SYNC_FLUSH)
+
+
+def compresses(request: web.Request, size: int) -> bool:
+    """Return whether a response with a body of so many bytes is to be compressed."""
+    if size < MIN_BYTES:
+        return False
+    accepted = request.headers.getall(hdrs.ACCEPT_ENCODING, ())
+    if not accepted or not accepts_gzip(accepted):
+        return False
+    return bool(request.config_dict[SETTINGS].compression == "on")
+
+
+async def gzipped(body: bytes, level: int = _LEVEL) -> bytes:
+    """Return a compressed body: equal bytes for equal bodies, as entity tags promise."""
+    compress = partial(zlib.compress, body, level, GZIP_FORMAT)
+    return await offload(compress, size=len(body), limit=MAX_INLINE_BYTES)
 
 
 async def write_parts(

@@ -311,14 +311,6 @@ class IdempotencyKeyReused(ApiError, status=422, code="idempotency_key_reused"):
     )
 
 
-@example(max_bytes=2**16)
-class HeaderFieldsTooLarge(ApiError, status=431, code="header_fields_too_large"):
-    """The header fields exceed the size limit."""
-
-    def __init__(self, max_bytes: int) -> None:
-        super().__init__(f"The header fields must not exceed {max_bytes} bytes in total.")
-
-
 class InternalError(ApiError, status=500, code="internal_error"):
     """The service has a bug; its log has the cause, with the id of the request."""
 

@@ -39,7 +39,7 @@ from registry.settings import Settings
 
 SECURITY_SCHEME = "accessToken"
 
-_ANY_REQUEST = (400, 403, 406, 408, 412, 415, 417, 421, 431, 500, 503)
+_ANY_REQUEST = (400, 403, 406, 408, 412, 415, 417, 421, 500, 503)
 """The statuses of errors that any request can have."""
 
 _ACCESS = (

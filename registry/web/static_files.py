@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from aiohttp import hdrs, web
 
-from registry.http.compression import GZIP, compresses, gzipped
 from registry.http.request_headers import make_etag
+from registry.http.sending import GZIP, compresses, gzipped
 
 _DIRECTIVES = {
     "default-src": "'none'",
@@ -60,10 +60,7 @@ class StaticFiles:
         self._files[name] = file
 
     async def respond(self, request: web.Request, name: str) -> web.Response:
-        """Return the response with a file, or 304 if the client has it.
-
-        Raises HTTPNotFound for an unknown name.
-        """
+        """Return the response with a file. Raises HTTPNotFound for an unknown name."""
         if (file := self._files.get(name)) is None:
             raise web.HTTPNotFound(headers=POLICY)
         is_compressed = compresses(request, len(file.content))
@@ -74,8 +71,6 @@ class StaticFiles:
             self._bodies[key] = body, f'"{make_etag(body)}"'
         body, tag = self._bodies[key]
         headers = {**file.headers, hdrs.ETAG: tag}
-        if tag in request.headers.get(hdrs.IF_NONE_MATCH, ""):
-            return web.Response(status=304, headers=headers)
         if is_compressed:
             headers[hdrs.CONTENT_ENCODING] = GZIP
         return web.Response(body=body, content_type=file.media_type, headers=headers)

@@ -16,7 +16,7 @@ from bson.timestamp import Timestamp
 from pymongo.errors import AutoReconnect, OperationFailure
 
 from registry.http import followers
-from registry.http.app_keys import FOLLOWERS
+from registry.http.followers import FOLLOWERS
 from registry.resources.types_file import TypesFile
 from registry.settings import Settings
 from registry.storage.mongo.change_feed import ChangeFeed

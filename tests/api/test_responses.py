@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
-from registry.http.views import document_view, relationship, resource
+from registry.http.views import document_view, relationship, responding_view
 from registry.jsonapi.query import Query, QueryScope
 from registry.jsonapi.query_parameters import parse_query
 from registry.offloading import MAX_INLINE_OBJECTS
@@ -136,9 +136,9 @@ async def test_large_documents_are_built_and_applied_beside_the_event_loop(
 ) -> None:
     here = threading.current_thread()
     for path, view in (
-        ("/persons/1?include=computers", document_view),
+        ("/persons/1?include=computers", responding_view),
         ("/computers/1/owner?include=computers", relationship),
-        ("/persons?page[size]=1&include=computers", resource),
+        ("/persons?page[size]=1&include=computers", responding_view),
     ):
         seen = record(view, "encode_document")
         assert len((await large.get(path)).included) >= COUNT - 1

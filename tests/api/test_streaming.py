@@ -11,7 +11,7 @@ from aiohttp import ClientPayloadError, web
 from pymongo.errors import OperationFailure
 
 from registry import compound
-from registry.http.views import document_view
+from registry.http import sending
 from registry.storage.reads import shared_reads, snapshot
 from registry.storage.reads.listings import CHUNK
 from tests.support import Api, Database, complete_record, identity, new, set_counters, to_many
@@ -144,7 +144,7 @@ async def test_a_stream_is_written_in_parts(fleet: Api, monkeypatch: pytest.Monk
         await write(response, data)
 
     monkeypatch.setattr(web.StreamResponse, "write", record)
-    monkeypatch.setattr(document_view, "MAX_WRITE", 10_000)
+    monkeypatch.setattr(sending, "MAX_WRITE", 10_000)
     response = await fleet.get("/persons", **{"Accept-Encoding": "identity"})
     assert len(response.ids) == PERSONS
     assert sum(parts) > max(parts) == 10_000

@@ -16,7 +16,7 @@ import pytest
 
 from registry import protocol
 from registry.client import Client, Conflict, Gone, RegistryError, Resource, registry_client
-from registry.http.app_keys import FOLLOWERS
+from registry.http.followers import FOLLOWERS
 from registry.settings import Settings
 from tests.conftest import Grant, Serve
 from tests.support import Api

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import ClientError, web
 from aiohttp.typedefs import Handler
 
-from registry.http.heads import defer_continue
+from registry.http.checks import defer_continue
 from tests.http.conftest import SECONDS, Start, StartApp, echo, exchange, new_app, read_all
 from tests.support import MEDIA_TYPE
 

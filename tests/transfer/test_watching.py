@@ -19,7 +19,7 @@ from standardwebhooks import Webhook as Verifier
 from registry.client import Client, RegistryError, registry_client
 from registry.commands import watch as watch_command
 from registry.commands.watch import Deliver, ReceiverGone, Webhook, store, watch
-from registry.http.app_keys import FOLLOWERS
+from registry.http.followers import FOLLOWERS
 from registry.program import StartError
 from registry.settings import Settings
 from registry.storage.mongo.positions import Positions

@@ -6,7 +6,8 @@ from aiohttp import hdrs, web
 
 from registry.http.access_control import PRINCIPAL, bearer_token
 from registry.http.addresses import query_of
-from registry.http.app_keys import FOLLOWERS, GRAPH
+from registry.http.app_keys import GRAPH
+from registry.http.followers import FOLLOWERS
 from registry.http.request_headers import read_preferences
 from registry.http.responses import POSITION
 from registry.http.views.document_view import DocumentView

@@ -1,36 +1,26 @@
-"""The base classes of the views of documents: reading requests, responding."""
+"""The base classes of the views of documents: they receive, parse, authorize and write."""
 
 from collections.abc import (
-    AsyncGenerator,
-    AsyncIterator,
     Callable,
     Iterable,
-    Mapping,
 )
-from contextlib import aclosing
 from itertools import chain
 from typing import ClassVar, Self, TypeVar
 
 from aiohttp import hdrs, web
 
-from registry.compound import CompoundStream, resolve, single_chunk
 from registry.http.access_control import AUTHENTICATOR, PRINCIPAL, bearer_token
 from registry.http.addresses import query_of
 from registry.http.app_keys import ADDRESSES, REPOSITORY
-from registry.http.compression import MIN_BYTES, GzipWriter, compresses
 from registry.http.request_body import read_body
 from registry.http.request_headers import (
     NO_PREFERENCES,
     Preferences,
     idempotency_key,
-    is_current,
-    make_etag,
     preconditions,
     read_preferences,
 )
-from registry.http.responses import POSITION
 from registry.http.routes import BaseView, Route
-from registry.http.sending import MAX_WRITE, write_parts
 from registry.jsonapi import content_negotiation
 from registry.jsonapi.authorization import (
     Requirement,
@@ -39,18 +29,6 @@ from registry.jsonapi.authorization import (
     required_by_query,
 )
 from registry.jsonapi.changes import NO_CHANGE, Change, Identifier, Verb, Write
-from registry.jsonapi.documents import (
-    PLAIN,
-    Compound,
-    Envelope,
-    LinkageById,
-    Part,
-    encode_document,
-    encode_stream,
-    path_of,
-    resource_objects,
-    written_linkage,
-)
 from registry.jsonapi.error_objects import ErrorCollector
 from registry.jsonapi.error_types import InvalidMerge, InvalidPreference, NotFound
 from registry.jsonapi.query import NO_PARAMETERS, Query, QueryScope, reject_parameters
@@ -64,9 +42,6 @@ from registry.protocol import MEDIA_TYPE
 from registry.storage import IdempotencyKey, Snapshot, WriteResult
 
 _Document = TypeVar("_Document")
-
-_NO_HEADERS: Mapping[str, str] = {}
-JSONAPI: Mapping[str, str] = {hdrs.CONTENT_TYPE: MEDIA_TYPE}
 
 
 class DocumentView(BaseView):
@@ -92,11 +67,6 @@ class DocumentView(BaseView):
     def client(self) -> str:
         """The network of the client, for the slots that it occupies."""
         return self.app[ADDRESSES].client_network(self.request)
-
-    async def position(self, snapshot: Snapshot) -> str:
-        """Return the position of a snapshot in the change feed."""
-        time = snapshot.time or await self.repository.now()
-        return self.repository.positions.encode(time)
 
     def negotiate(self, extension: str | None = None) -> None:
         """Raise NotAcceptable or UnsupportedMediaType (JSON:API 1.0, Content Negotiation)."""
@@ -242,151 +212,3 @@ class ResourceView(DocumentView):
         if query.include and not result.is_replayed:
             return await snapshot.get(self.resource, result.record[ID])
         return result.record
-
-    async def respond_with_resource(
-        self,
-        record: Record,
-        query: Query,
-        snapshot: Snapshot,
-        change: Change | None = None,
-        status: int = 200,
-        headers: Mapping[str, str] = _NO_HEADERS,
-    ) -> web.StreamResponse:
-        """Respond with a single resource. change: of a write, whose relationships are shown."""
-        resource = self.resource
-        path = path_of(resource, record["_id"])
-        headers = {**JSONAPI, **headers}
-        if status == 201:
-            headers[hdrs.LOCATION] = path
-        compound: Compound | None = PLAIN
-        if query.include is not None:
-            compound = await resolve(resource, [record], query, snapshot, self.graph)
-        if compound is None:
-            pieces = self._pieces_of(record, query, snapshot, change)
-            shown = None if change else snapshot
-            return await self.stream(pieces, shown, headers, status)
-        linkage = _with_written(compound.linkage, resource, record, change)
-
-        def encode() -> bytes:
-            (data,) = resource_objects(resource, [record], linkage, query)
-            return encode_document(data, compound, query, self.graph, {"self": path})
-
-        size = (0 if compound is PLAIN else compound.size) + (change.size if change else 0)
-        # The time of a write may be later than what its response shows.
-        shown = None if change else snapshot
-        return await self.respond(encode, size, shown, record, status, headers)
-
-    async def _pieces_of(
-        self, record: Record, query: Query, snapshot: Snapshot, change: Change | None
-    ) -> AsyncGenerator[bytes]:
-        """Yield the document of a resource that has too many related ones to be in memory."""
-        resource = self.resource
-        envelope = Envelope({"self": path_of(resource, record["_id"])}, many=False)
-        stream = CompoundStream(resource, query, snapshot, self.graph)
-
-        async def primary() -> AsyncGenerator[Part]:
-            async for part in stream.primary(single_chunk([record])):
-                yield part._replace(linkage=_with_written(part.linkage, resource, record, change))
-
-        async with (
-            aclosing(stream.included()) as included,
-            aclosing(encode_stream(primary(), included, query, envelope)) as pieces,
-        ):
-            async for piece in pieces:
-                yield piece
-
-    async def stream(
-        self,
-        pieces: AsyncGenerator[bytes],
-        snapshot: Snapshot | None,
-        headers: Mapping[str, str],
-        status: int = 200,
-    ) -> web.StreamResponse:
-        """Respond with the pieces of a body, without an entity tag.
-
-        snapshot: what was read; None for a write. Raises Overloaded for too many streams.
-        """
-        async with (
-            self.repository.bulkheads.streams.slot(self.client),
-            aclosing(pieces),
-        ):
-            return await self.send(pieces, snapshot, headers, status)
-
-    async def send(
-        self,
-        pieces: AsyncGenerator[bytes],
-        snapshot: Snapshot | None,
-        headers: Mapping[str, str],
-        status: int = 200,
-    ) -> web.StreamResponse:
-        """Respond as `stream`, in the slot that the caller has.
-
-        Without an entity tag, only `*` matches the document (RFC 9110, 13.1): 304 or 412.
-        """
-        request = self.request
-        if snapshot is not None and is_current(request, None):
-            return web.Response(status=304, headers={POSITION: await self.position(snapshot)})
-        response = web.StreamResponse(status=status, headers=headers)
-        writer: web.StreamResponse | GzipWriter = response
-        # Until the beginning is ready, an error still becomes an error document.
-        beginning = await _first_bytes(pieces, MIN_BYTES)
-        if snapshot is not None:  # its time is known once something was read
-            response.headers[POSITION] = await self.position(snapshot)
-        if compresses(request, len(beginning)):
-            writer = GzipWriter(response)
-        await response.prepare(request)
-        if request.method == hdrs.METH_HEAD:
-            return response
-        await write_parts(writer.write, beginning, MAX_WRITE)
-        async for piece in pieces:
-            await write_parts(writer.write, piece, MAX_WRITE)
-        await writer.write_eof()
-        return response
-
-    async def respond(
-        self,
-        encode: Callable[[], bytes],
-        size: int,
-        snapshot: Snapshot | None,
-        record: Record | None = None,
-        status: int = 200,
-        headers: Mapping[str, str] = JSONAPI,
-    ) -> web.Response:
-        """Respond with a document in memory, which has an entity tag.
-
-        encode: returns it, in a thread if `size` is large. size: in resources and identifiers.
-        snapshot: what was read; None for a write. record: the resource that the document
-        represents, or whose linkage it is.
-        """
-
-        def encode_with_tag() -> tuple[bytes, str]:
-            body = encode()
-            return body, make_etag(body, self.resource, record)
-
-        body, etag = await offload(encode_with_tag, size=size)
-        all_headers = {hdrs.ETAG: f'"{etag}"', **headers}
-        if snapshot is not None:
-            all_headers[POSITION] = await self.position(snapshot)
-        return web.Response(status=status, body=body, headers=all_headers)
-
-
-def _with_written(
-    linkage: LinkageById, resource: ResourceType, record: Record, change: Change | None
-) -> LinkageById:
-    """Return the linkage of a document with the relationships that its write has changed."""
-    if change is None or not change.linkages:
-        return linkage
-    shown = {**linkage.get(resource.type, {})}
-    for name, written in written_linkage(record, change).items():
-        shown[name] = {**written, **shown.get(name, {})}
-    return {**linkage, resource.type: shown}
-
-
-async def _first_bytes(pieces: AsyncIterator[bytes], least: int) -> bytes:
-    """Return the beginning of a body: so many bytes at least, unless it is shorter."""
-    beginning = b""
-    async for piece in pieces:
-        beginning += piece
-        if len(beginning) >= least:
-            break
-    return beginning

@@ -11,12 +11,8 @@ from aiohttp import web
 from registry.compound import CompoundStream, resolve, single_chunk
 from registry.http.request_headers import NO_PREFERENCES
 from registry.http.routes import Route
-from registry.http.views.document_view import JSONAPI, ResourceView
-from registry.http.views.resource import (
-    document_pieces,
-    read_listing,
-    respond_with_listing,
-)
+from registry.http.views.resource import read_listing
+from registry.http.views.responding_view import RespondingView, document_pieces
 from registry.jsonapi.changes import Verb
 from registry.jsonapi.documents import (
     Envelope,
@@ -37,7 +33,7 @@ from registry.model.resource_type import Relationship, ResourceType
 from registry.storage import Listing, Snapshot
 
 
-class _RelationshipView(ResourceView):
+class _RelationshipView(RespondingView):
     """A view of one relationship of a type. target: the type of the related resources."""
 
     relationship: ClassVar[Relationship]
@@ -81,15 +77,16 @@ class RelatedView(_RelationshipView):
         owner = await snapshot.get(self.resource, self.resource_id)
         if self.relationship.to_many:
             listing = self.members(owner, query, snapshot)
-            return await respond_with_listing(self, self.target, listing, query, snapshot, table)
+            return await self.respond_with_listing(self.target, listing, query, snapshot, table)
         records = await self.related(owner, snapshot)
         compound = await resolve(self.target, records, query, snapshot, self.graph)
         links = {"self": path_of(self.resource, owner["_id"], self.relationship.name)}
         if compound is None:
             stream = CompoundStream(self.target, query, snapshot, self.graph)
             envelope = Envelope(links, many=False)
-            pieces = document_pieces(stream, single_chunk(records), query, envelope)
-            return await self.stream(pieces, snapshot, JSONAPI)
+            primary = stream.primary(single_chunk(records))
+            pieces = document_pieces(stream, primary, query, envelope)
+            return self.stream(self.in_slot(pieces), snapshot)
 
         def encode() -> bytes:
             objects = resource_objects(self.target, records, compound.linkage, query)
@@ -111,7 +108,7 @@ class LinkageView(_RelationshipView):
         snapshot = self.repository.snapshot()
         owner = await snapshot.get(self.resource, self.resource_id)
         if relationship.to_many and page is None:
-            return await self._stream_all(owner, query, snapshot)
+            return self.stream(self._all_pieces_of(owner, query, snapshot), snapshot)
         if page is None:
             window = Window(await self.related(owner, snapshot), more=False)
             own_links = relationship_links(resource, owner["_id"], relationship.name)
@@ -125,7 +122,7 @@ class LinkageView(_RelationshipView):
             meta = page_meta(page, window) if relationship.to_many else None
             envelope = Envelope(links, meta, relationship.to_many)
             pieces = self._pieces(single_chunk(window.records), query, snapshot, envelope)
-            return await self.stream(pieces, snapshot, JSONAPI)
+            return self.stream(self.in_slot(pieces), snapshot)
         if query.include:  # its paths begin with the relationship
             rest = {**(compound.included or {})}
             first = {target.type: [*window.records, *rest.pop(target.type, ())]}
@@ -146,16 +143,17 @@ class LinkageView(_RelationshipView):
         size = len(window.records) + compound.size
         return await self.respond(encode, size, snapshot, owner)
 
-    async def _stream_all(
+    async def _all_pieces_of(
         self, owner: Record, query: Query, snapshot: Snapshot
-    ) -> web.StreamResponse:
-        """Respond with all identifiers while they are read, as with a collection."""
+    ) -> AsyncGenerator[bytes]:
+        """Yield all identifiers while they are read, as with a collection."""
         envelope = Envelope(self._absolute_links)
         async with (
             self._identified(owner, query, snapshot).chunks(self.client) as chunks,
             aclosing(self._pieces(chunks, query, snapshot, envelope)) as pieces,
         ):
-            return await self.send(pieces, snapshot, JSONAPI)
+            async for piece in pieces:
+                yield piece
 
     async def _pieces(
         self,

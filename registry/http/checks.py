@@ -1,14 +1,19 @@
-"""What pages of other origins may send and read: CORS (Fetch, 3.2) and Fetch Metadata."""
+"""What is refused before a path is looked at: heads, hosts, and pages of other sites.
 
-from collections.abc import Awaitable
+CORS (Fetch, 3.2) and Fetch Metadata decide what pages of other origins may send and read.
+"""
+
+from collections.abc import Awaitable, Mapping
 
 from aiohttp import hdrs, web
+from aiohttp.http import HttpVersion10, HttpVersion11
 from aiohttp.typedefs import Handler, Middleware
 from multidict import CIMultiDict, istr
 
 from registry.http.addresses import HEALTH_PATHS, Addresses
+from registry.http.connection import connection_of
 from registry.jsonapi.error_objects import ApiError
-from registry.jsonapi.error_types import CrossSiteRequest
+from registry.jsonapi.error_types import CrossSiteRequest, ExpectationFailed, MalformedRequest
 
 _ALLOWED: dict[str, str] = {
     hdrs.ACCESS_CONTROL_ALLOW_METHODS: "GET, HEAD, POST, PATCH, DELETE",
@@ -23,6 +28,8 @@ _EXPOSED = (
 )
 
 _FETCH_SITE, _FETCH_MODE = istr("Sec-Fetch-Site"), istr("Sec-Fetch-Mode")
+
+_VERSIONS = (HttpVersion11, HttpVersion10)
 
 
 class Cors:
@@ -73,8 +80,32 @@ class Cors:
         return origin is not None and (self._allows_all or origin in self._origins)
 
 
-async def _respond_to_preflight() -> web.Response:
-    return web.Response(status=204, headers=_ALLOWED)
+@web.middleware
+def check_head(request: web.Request, handler: Handler) -> Awaitable[web.StreamResponse]:
+    """Tell the connection that a head has arrived; refuse one that no path accepts."""
+    connection = connection_of(request)
+    if connection is not None:
+        connection.begin(request)
+    if request.version not in _VERSIONS:
+        raise MalformedRequest("The version of HTTP must be 1.1 or 1.0.")
+    if hdrs.EXPECT in request.headers:
+        expected = request.headers[hdrs.EXPECT].lower()
+        if request.version >= HttpVersion11 and expected not in {"", "100-continue"}:
+            raise ExpectationFailed
+    if request.method == hdrs.METH_OPTIONS and request.raw_path == "*":  # RFC 9110, 9.3.7
+        return _no_content()
+    return handler(request)
+
+
+async def defer_continue(_: web.Request) -> None:
+    """Replace aiohttp's handler of `Expect`, which asks for every body, also one to be rejected.
+
+    `check_head` refuses other expectations, and `read_body` asks for the body that it reads.
+    """
+
+
+async def _no_content(headers: Mapping[str, str] | None = None) -> web.Response:
+    return web.Response(status=204, headers=headers)
 
 
 def check_site(addresses: Addresses, cors: Cors) -> Middleware:
@@ -94,6 +125,6 @@ def check_site(addresses: Addresses, cors: Cors) -> Middleware:
             if request.path not in HEALTH_PATHS:
                 raise
         is_preflight = cors.is_on and cors.is_preflight(request)
-        return _respond_to_preflight() if is_preflight else handler(request)
+        return _no_content(_ALLOWED) if is_preflight else handler(request)
 
     return check_site

@@ -3,6 +3,7 @@
 import gc
 import json
 import os
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -43,21 +44,6 @@ LIMITS = Limits(linger_seconds=2.0)
 HURRIED = replace(LIMITS, arrival_seconds=0.5)
 """For requests that do not arrive. Those of other tests may take as long as the machine does."""
 
-LONGEST = (
-    *("tests/system/test_replica_set", "tests/system/test_bench", "tests/system/test_browser"),
-    *("tests/web", "tests/system/test_schemathesis", "tests/system/test_clients"),
-    *("tests/system/test_versions", "tests/system/test_stop", "tests/api/test_filtering"),
-    *("tests/consistency", "tests/system/test_start", "tests/storage/test_query_plans"),
-    *("tests/api/test_changes", "tests/storage/test_declarations", "tests/transfer/test_importing"),
-    *("tests/storage/test_consistency", "tests/storage/test_embedded", "tests/api/test_paging"),
-    *("tests/storage/test_overload", "tests/api/test_conditional", "tests/system/test_transfer"),
-    *("tests/storage/test_lost_connections", "tests/api/test_streaming"),
-    "tests/system/test_workers",
-)
-"""The files that take the longest, in the order in which they begin: those that mostly wait run
-beside those that need a core."""
-
-
 # Machines may be slow, and examples of one test share its fixtures.
 hypothesis.settings.register_profile(
     "tests",
@@ -92,13 +78,9 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the files with the longest tests first, so that no core is idle in the end."""
-    starts = tuple(enumerate(LONGEST))
-
-    def place(item: pytest.Item) -> int:
-        return next((n for n, start in starts if item.nodeid.startswith(start)), len(LONGEST))
-
-    items.sort(key=place)
+    """Begin with the files that have the most slow tests, so that no core is idle in the end."""
+    slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
+    items.sort(key=lambda item: -slow[item.path])
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -182,6 +164,12 @@ async def database(mongodb_uri: str, settings: Settings) -> AsyncIterator[Databa
     async with client_of(mongodb_uri) as client:
         # As the service reads it.
         yield client.get_database(settings.database, CodecOptions(tz_aware=True))
+
+
+@pytest.fixture
+async def _new_database(database: Database) -> None:
+    """The database of the test is as before the first start of a service."""
+    await database.client.drop_database(database.name)
 
 
 @pytest.fixture

@@ -12,9 +12,12 @@ from urllib.parse import quote
 import pytest
 from motor.motor_asyncio import AsyncIOMotorClient
 
+from registry.model.graph import Graph
 from registry.mongod import embedded
 from registry.program import StartError
+from registry.resources import RESOURCES
 from registry.settings import Settings
+from registry.storage.mongo.mongo_client import connect
 
 Client = AsyncIOMotorClient[dict[str, Any]]
 
@@ -112,3 +115,14 @@ async def mongod_with_fail_points(mongodb_uri: str) -> AsyncIterator[Client]:
         await initiate(uri)
         async with client_of(uri) as client:
             yield client
+
+
+async def connection_error(uri: str) -> str:
+    """Return the line that says why the cluster cannot be used."""
+    with pytest.raises(StartError) as caught:
+        async with connect(Settings(mongodb_uri=uri), Graph(RESOURCES)):
+            pass
+    message = str(caught.value)
+    assert message.startswith("MONGODB_URI: ")
+    assert "\n" not in message
+    return message

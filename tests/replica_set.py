@@ -11,7 +11,7 @@ from typing import Any
 from pymongo import MongoClient
 from pymongo.errors import AutoReconnect
 
-from tests.storage.waiting import eventually
+from tests.waiting import eventually
 
 _NAME = "registry"
 

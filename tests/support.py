@@ -26,6 +26,7 @@ from registry.http.routes import Route
 from registry.http.views.site import SlashView
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
+from registry.storage.bulkheads import Bulkheads
 from registry.storage.counters import COUNTERS, count_records, store_counter
 from registry.storage.repository import Repository
 
@@ -513,3 +514,39 @@ def traced_memory() -> Iterator[Callable[[], int]]:
         yield size
     finally:
         tracemalloc.stop()
+
+
+def bulkheads(api: Api) -> Bulkheads:
+    return api.repository.bulkheads
+
+
+class Ticker:
+    """Counts the iterations of the event loop while it is open."""
+
+    def __init__(self) -> None:
+        self.ticks = 0
+
+    async def __aenter__(self) -> "Ticker":
+        self._task = asyncio.create_task(self._tick())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._task.cancel()
+
+    async def _tick(self) -> None:
+        while True:
+            self.ticks += 1
+            await asyncio.sleep(0)
+
+
+IDEMPOTENCY_KEY = '"8e03978e-40d5-43e8-bc93-6894a57f9324"'
+
+REPLAYED = "Idempotency-Replayed"
+
+
+async def send_with_key(
+    api: Api, path: str, data: Any, key: str = IDEMPOTENCY_KEY, **headers: str
+) -> Response:
+    """POST primary data, or a list of operations, with this key."""
+    body = {OPERATIONS if path == "/operations" else "data": data}
+    return await api.request("POST", path, body, {"Idempotency-Key": key, **headers})

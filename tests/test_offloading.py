@@ -4,25 +4,7 @@ import asyncio
 import threading
 
 from registry.offloading import MAX_INLINE_BYTES, MAX_INLINE_OBJECTS, in_chunks, offload, pause
-
-
-class Ticker:
-    """Counts the iterations of the event loop while it is open."""
-
-    def __init__(self) -> None:
-        self.ticks = 0
-
-    async def __aenter__(self) -> "Ticker":
-        self._task = asyncio.create_task(self._tick())
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._task.cancel()
-
-    async def _tick(self) -> None:
-        while True:
-            self.ticks += 1
-            await asyncio.sleep(0)
+from tests.support import Ticker
 
 
 async def test_only_large_computations_run_in_a_thread() -> None:

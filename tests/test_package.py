@@ -1,6 +1,7 @@
 """Modules import only what they may; names of modules and classes are unique."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -78,3 +79,9 @@ def test_no_private_part_of_aiohttp_is_used() -> None:
                 own = {each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute)}
                 own |= {each.name for each in node.body if hasattr(each, "name")}
                 assert not own & inherited, f"{path}:{node.lineno}"
+
+
+def test_no_test_module_imports_another() -> None:
+    pattern = re.compile(r"^(?:from|import) (tests\.[\w.]*\btest_\w+)", re.MULTILINE)
+    found = {path.name: pattern.findall(path.read_text()) for path in TESTS.glob("**/*.py")}
+    assert {name: modules for name, modules in found.items() if modules} == {}

@@ -1,11 +1,12 @@
 """The requirement files: what they pin by hashes is what they are made from."""
 
-import re
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from tests.programs import pins
 
 ROOT = Path(__file__).parents[1]
 
@@ -14,19 +15,6 @@ FILES = sorted(
     for pattern in ("*.in", "scripts/**/*.in", "tests/**/*.in")
     for file in ROOT.glob(pattern)
 )
-
-
-_PIN = re.compile(
-    r"(?P<name>[\w.-]+)==(?P<version>[^ ;]+)(?P<marker> ; [^\\]+)? \\\n"
-    r"(?P<hashes>(?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)"
-)
-
-
-def pins(text: str) -> dict[str, str]:
-    """Return the versions by the names of the packages; each must have hashes, and nothing else."""
-    text = re.sub("(?m)^ *#.*\n", "", text)
-    assert _PIN.sub("", text) == ""
-    return {found["name"]: found["version"] for found in _PIN.finditer(text)}
 
 
 def direct_pins(file: Path) -> dict[str, str]:

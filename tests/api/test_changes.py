@@ -26,7 +26,6 @@ from tests.conftest import LIMITS, Header, Serve
 from tests.devices import WITH_DEVICES
 from tests.feed import Stream, following
 from tests.mongods import client_of, initiate, other_mongod
-from tests.storage.waiting import eventually
 from tests.support import (
     COMPUTER,
     PERSON,
@@ -40,6 +39,7 @@ from tests.support import (
     to_many,
     to_one,
 )
+from tests.waiting import eventually
 
 STREAM = {"Accept": "text/event-stream"}
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from registry.protocol import OPERATIONS
 from tests.conftest import Serve
 from tests.devices import WITH_DEVICES
 from tests.support import (
     COMPUTER,
     PERSON,
+    REPLAYED,
     Api,
     Database,
     Response,
@@ -19,22 +19,14 @@ from tests.support import (
     identifier,
     linkage_of,
     new,
+    send_with_key,
     stored_records,
     to_many,
     to_one,
     update,
 )
 
-KEY = '"8e03978e-40d5-43e8-bc93-6894a57f9324"'
-
-REPLAYED = "Idempotency-Replayed"
 OWNED = new("computer", {"owner": to_one("1")}, serial="SN-1")
-
-
-async def send(api: Api, path: str, data: Any, key: str = KEY, **headers: str) -> Response:
-    """POST primary data, or a list of operations, with this key."""
-    body = {OPERATIONS if path == "/operations" else "data": data}
-    return await api.request("POST", path, body, {"Idempotency-Key": key, **headers})
 
 
 def check_replayed(first: Response, second: Response) -> None:
@@ -63,11 +55,11 @@ async def test_a_repeated_creation_has_the_first_response(
     api: Api, database: Database, path: str, data: Any
 ) -> None:
     await api.person()
-    first = await send(api, path, data)
+    first = await send_with_key(api, path, data)
     for id_ in ("2", "1"):  # what it has created is changed and deleted
         await api.patch(f"/persons/{id_}", new("person", last_name="King"))
         await api.delete(f"/computers/{id_}")
-    second = await send(api, path, data)
+    second = await send_with_key(api, path, data)
     if "owner" in path:  # included resources are the present ones
         names = [one.document["included"][0]["attributes"] for one in (first, second)]
         assert [one.pop("last_name") for one in names] == ["Hopper", "King"]
@@ -93,16 +85,16 @@ async def test_values_of_all_types_are_the_same_in_a_repeated_creation(serve: Se
         size=2**53 + 1,
         active=True,
     )
-    check_replayed(*[await send(api, "/devices", data) for _ in range(2)])
+    check_replayed(*[await send_with_key(api, "/devices", data) for _ in range(2)])
 
 
 async def test_a_repeated_addition_of_members_adds_none_again(api: Api) -> None:
     person, computer = await api.person(), await api.computer()
     path, members = f"/persons/{person}/relationships/computers", to_many(computer)["data"]
     matching = {"If-Match": (await api.get(f"/persons/{person}")).headers["ETag"]}
-    first = await send(api, path, members, **matching)
+    first = await send_with_key(api, path, members, **matching)
     assert (await api.delete(path, members)).status == 204
-    check_replayed(first, await send(api, path, members, **matching))
+    check_replayed(first, await send_with_key(api, path, members, **matching))
     assert (await api.get(path)).data == []
 
 
@@ -120,9 +112,9 @@ async def test_repeated_operations_have_the_first_results(api: Api, database: Da
         {"op": "add", "ref": members, **to_many("1")},
         {"op": "remove", "ref": identifier("computer", "2")},
     ]
-    first = await send(api, "/operations", operations)
+    first = await send_with_key(api, "/operations", operations)
     before = await stored_records(database)
-    second = await send(api, "/operations", operations)
+    second = await send_with_key(api, "/operations", operations)
     check_replayed(first, second)
     assert await stored_records(database) == before
     assert linkage_of(second.results[1]["data"]) == {"owner": to_one("2")}
@@ -132,7 +124,7 @@ async def test_another_request_with_the_same_key_is_refused_and_changes_nothing(
     api: Api, database: Database
 ) -> None:
     others = [new("person", first_name=name, last_name="L") for name in "abcdef"]
-    replies = await asyncio.gather(*(send(api, "/persons", one) for one in others))
+    replies = await asyncio.gather(*(send_with_key(api, "/persons", one) for one in others))
     assert sorted(reply.status for reply in replies) == [201, *[422] * 5]
     before = await stored_records(database)
     for path, data in (
@@ -140,15 +132,15 @@ async def test_another_request_with_the_same_key_is_refused_and_changes_nothing(
         *(("/computers", COMPUTER), ("/persons/1/relationships/computers", [])),
         ("/operations", [add(PERSON)]),
     ):
-        refused = await send(api, path, data)
+        refused = await send_with_key(api, path, data)
         assert (refused.status, refused.code) == (422, "idempotency_key_reused")
     assert await stored_records(database) == before
 
 
 async def test_a_rejected_request_is_executed_again(api: Api) -> None:
-    assert (await send(api, "/computers", OWNED)).status == 404
+    assert (await send_with_key(api, "/computers", OWNED)).status == 404
     await api.person()
-    check_replayed(*[await send(api, "/computers", OWNED) for _ in range(2)])
+    check_replayed(*[await send_with_key(api, "/computers", OWNED) for _ in range(2)])
 
 
 async def test_methods_other_than_post_ignore_the_key(api: Api) -> None:
@@ -169,7 +161,9 @@ async def test_one_of_equal_concurrent_requests_is_executed(
         ("/operations", [add(PERSON)]),
     ):
         before = await stored_records(database)
-        replies = await asyncio.gather(*(send(one, path, data, path) for one in services * 5))
+        replies = await asyncio.gather(
+            *(send_with_key(api, path, data, path) for api in services * 5)
+        )
         assert sum(REPLAYED in reply.headers for reply in replies) == len(replies) - 1
         assert all(reply.document == replies[0].document for reply in replies)
         after = await stored_records(database)
@@ -177,7 +171,7 @@ async def test_one_of_equal_concurrent_requests_is_executed(
 
 
 async def test_results_expire_and_have_no_hidden_fields(api: Api, database: Database) -> None:
-    await send(api, "/persons", PERSON)
+    await send_with_key(api, "/persons", PERSON)
     (stored,) = await database.idempotency_keys.find().to_list(None)
     day = stored["expires"].replace(tzinfo=UTC) - datetime.now(UTC)
     assert timedelta(hours=23) < day <= timedelta(hours=24)
@@ -185,7 +179,7 @@ async def test_results_expire_and_have_no_hidden_fields(api: Api, database: Data
     indexes = await database.idempotency_keys.index_information()
     assert indexes["expires_1"]["expireAfterSeconds"] == 0
     await database.idempotency_keys.delete_many({})
-    assert REPLAYED not in (await send(api, "/persons", PERSON)).headers
+    assert REPLAYED not in (await send_with_key(api, "/persons", PERSON)).headers
 
 
 async def test_a_result_that_is_too_large_is_refused_and_nothing_is_changed(
@@ -195,6 +189,6 @@ async def test_a_result_that_is_too_large_is_refused_and_nothing_is_changed(
     long = "\U0001d11e" * 255
     id_ = await api.person(long, long)
     before = await stored_records(database)
-    refused = await send(api, "/operations", [update({"type": "person"}, id=id_)] * 8_500)
+    refused = await send_with_key(api, "/operations", [update({"type": "person"}, id=id_)] * 8_500)
     assert (refused.status, refused.code) == (413, "result_too_large")
     assert await stored_records(database) == before

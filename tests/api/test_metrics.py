@@ -13,9 +13,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from registry.settings import Settings
 from registry.storage.bulkheads import Bulkheads
 from tests.conftest import Serve
-from tests.storage.test_overload import bulkheads
-from tests.storage.waiting import eventually
-from tests.support import Api
+from tests.support import Api, bulkheads
+from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
 

@@ -15,8 +15,7 @@ from registry.jsonapi.query import Query, QueryScope
 from registry.jsonapi.query_parameters import parse_query
 from registry.offloading import MAX_INLINE_OBJECTS
 from registry.storage.writes.unit_of_work import UnitOfWork
-from tests.support import VARY, Api, Database, complete_record, to_many
-from tests.test_offloading import Ticker
+from tests.support import VARY, Api, Database, Ticker, complete_record, to_many
 
 CLOSE = "Connection: close\r\n"
 

@@ -15,8 +15,7 @@ from registry.jsonapi.request_documents import MAX_OPERATIONS, load_operations
 from registry.model.graph import Graph
 from registry.protocol import OPERATIONS
 from registry.resources import RESOURCES
-from tests.jsonapi.support import JSON, errors_of
-from tests.jsonapi.test_request_documents import NAMED, check_pointers
+from tests.jsonapi.support import JSON, NAMED, check_pointers, errors_of
 from tests.support import COMPUTER, PERSON, add, identifier, new, traced_memory, update
 
 GRAPH = Graph(RESOURCES)

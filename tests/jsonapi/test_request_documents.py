@@ -1,6 +1,5 @@
 """Loading of request documents."""
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -10,50 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from registry.jsonapi.changes import Change, Verb
-from registry.jsonapi.error_objects import DATA, MAX_ERRORS, ApiError, ApiErrors
+from registry.jsonapi.error_objects import DATA, MAX_ERRORS, ApiErrors
 from registry.jsonapi.error_types import MalformedDocument
 from registry.jsonapi.filtering import parse_filter
 from registry.jsonapi.request_documents import MAX_CONTAINERS, DocumentLoader, load, load_member
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
-from tests.jsonapi.support import JSON, errors_of
+from tests.jsonapi.support import JSON, NAMED, check_pointers, errors_of
 
 GRAPH = Graph(RESOURCES)
 PERSON = GRAPH["person"]
-
-NAMED = st.fixed_dictionaries(
-    {},
-    optional={
-        "id": JSON,
-        "type": st.just("person") | JSON,
-        "attributes": st.dictionaries(
-            st.sampled_from([*PERSON.attributes, "password", "x/~"]), JSON, max_size=4
-        )
-        | JSON,
-        "relationships": st.fixed_dictionaries(
-            {},
-            optional={
-                "computers": st.fixed_dictionaries(
-                    {"data": st.lists(st.fixed_dictionaries({"type": JSON, "id": JSON})) | JSON}
-                )
-                | JSON,
-                "x": JSON,
-            },
-        )
-        | JSON,
-    },
-)
-
-
-def check_pointers(document: Any, errors: Sequence[ApiError]) -> None:
-    """Check that each pointer (RFC 6901) leads to a member of something in the document."""
-    for error in errors:
-        assert error.pointer is not None
-        parent, part = error.pointer.rpartition("/")[0], document
-        if not parent.endswith("/attributes"):
-            for step in parent.split("/")[1:]:
-                name = step.replace("~1", "/").replace("~0", "~")
-                part = part[int(name)] if isinstance(part, list) else part[name]
 
 
 @given(

@@ -16,7 +16,6 @@ from registry.storage.writes import group_commit
 from registry.storage.writes.unit_of_work import UnitOfWork
 from registry.storage.writes.write_requests import WriteRequest, WriteResult
 from tests.conftest import Serve
-from tests.storage.waiting import eventually
 from tests.storage.writing import (
     MISSING,
     Outcome,
@@ -26,6 +25,7 @@ from tests.storage.writing import (
     records,
 )
 from tests.support import CommandLog, Database, complete_record
+from tests.waiting import eventually
 
 COUNT = 42
 """Persons and computers."""

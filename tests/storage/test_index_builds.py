@@ -14,8 +14,8 @@ from registry.storage import index_builds
 from registry.storage.indexes import build_indexes
 from tests.conftest import Serve
 from tests.mongods import Client, mongod_with_fail_points
-from tests.storage.waiting import eventually
 from tests.support import Database, complete_record
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.usefixtures("_new_database")
 

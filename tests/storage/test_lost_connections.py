@@ -10,21 +10,23 @@ import pytest
 from registry.settings import Settings
 from registry.storage.mongo import mongo_client
 from registry.storage.writes import group_commit
-from tests.api.test_idempotency import KEY, REPLAYED, send
 from tests.conftest import Serve
 from tests.feed import following
 from tests.proxy import Effect, Proxy
-from tests.storage.waiting import eventually
 from tests.support import (
     COMPUTER,
+    IDEMPOTENCY_KEY,
     PERSON,
+    REPLAYED,
     Api,
     Database,
     Response,
     add,
     new,
+    send_with_key,
     stored_records,
 )
+from tests.waiting import eventually
 
 MANY = 30
 
@@ -130,13 +132,13 @@ async def test_a_repeated_request_of_unknown_outcome_is_executed_once(
 ) -> None:
     """The first service loses its connections, and has them again after another one has replied."""
     proxy.verb, proxy.effect, proxy.permanent = verb, effect, True
-    lost = await asyncio.gather(*(send(impatient, *request) for request in keyed("key")))
+    lost = await asyncio.gather(*(send_with_key(impatient, *request) for request in keyed("key")))
     assert proxy.affected
     assert [reply.status for reply in lost] == [503] * len(REQUESTS)
-    repeated = await asyncio.gather(*(send(api, *request) for request in keyed("key")))
+    repeated = await asyncio.gather(*(send_with_key(api, *request) for request in keyed("key")))
     assert [reply.status for reply in repeated] == [201, 201, 200]
     proxy.effect, proxy.permanent = Effect.NONE, False
-    again = await asyncio.gather(*(send(api, *request) for request in keyed("key")))
+    again = await asyncio.gather(*(send_with_key(api, *request) for request in keyed("key")))
     assert [reply.document for reply in again] == [reply.document for reply in repeated]
     assert list(map(len, await stored_records(database))) == [3, 1]
 
@@ -152,7 +154,9 @@ async def test_creations_with_keys_are_executed_once_when_a_connection_breaks(
     proxy: Proxy, impatient: Api, database: Database, effect: Effect, verb: str
 ) -> None:
     proxy.verb, proxy.effect, proxy.once = verb, effect, True
-    requests = [send(impatient, "/persons", PERSON, f"key-{number}") for number in range(10)]
+    requests = [
+        send_with_key(impatient, "/persons", PERSON, f"key-{number}") for number in range(10)
+    ]
     replies = await asyncio.gather(*requests)
     assert proxy.affected
     assert [reply.status for reply in replies] == [201] * 10
@@ -166,7 +170,7 @@ async def test_a_request_waits_for_another_process_that_executes_it(
     api: Api, database: Database, path: str, data: Any, *, is_committed: bool
 ) -> None:
     """The other process is played by a transaction that has inserted the result."""
-    first = await send(api, path, data, KEY)
+    first = await send_with_key(api, path, data, IDEMPOTENCY_KEY)
     result = await database.idempotency_keys.find_one_and_delete({})
     assert result is not None
     count = sum(map(len, await stored_records(database)))
@@ -178,7 +182,7 @@ async def test_a_request_waits_for_another_process_that_executes_it(
         async def has_conflicted() -> bool:
             return await aborted_transactions(database) > before
 
-        second = asyncio.create_task(send(api, path, data, KEY))
+        second = asyncio.create_task(send_with_key(api, path, data, IDEMPOTENCY_KEY))
         assert await eventually(has_conflicted)
         assert not second.done()
         if is_committed:

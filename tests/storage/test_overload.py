@@ -22,8 +22,8 @@ from registry.storage.bulkheads import Bulkheads
 from registry.storage.reads import listings
 from registry.storage.reads.listings import Listing
 from tests.conftest import LIMITS, Serve
-from tests.storage.waiting import eventually
-from tests.support import MEDIA_TYPE, PERSON, Api, Database, complete_record, reset
+from tests.support import MEDIA_TYPE, PERSON, Api, Database, bulkheads, complete_record, reset
+from tests.waiting import eventually
 
 GRAPH = Graph(RESOURCES)
 
@@ -48,10 +48,6 @@ CHEAP_PATHS = [
 
 LONG_PATHS = ["/persons?filter[id][ge]=1", "/computers?filter[serial]=x&filter[owner]=1"]
 """Whole collections that may be large, although a condition limits them."""
-
-
-def bulkheads(api: Api) -> Bulkheads:
-    return api.repository.bulkheads
 
 
 @pytest.fixture

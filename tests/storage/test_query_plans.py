@@ -19,8 +19,7 @@ from registry.model.resource_type import ResourceType
 from registry.resources import RESOURCES
 from tests.conftest import Serve
 from tests.storage.profiling import profiled
-from tests.storage.test_overload import bulkheads
-from tests.support import Api, CommandLog, Database, complete_record
+from tests.support import Api, CommandLog, Database, bulkheads, complete_record
 
 GRAPH = Graph(RESOURCES)
 

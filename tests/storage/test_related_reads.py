@@ -14,8 +14,7 @@ from registry.resources import RESOURCES
 from registry.storage.reads import plan, related
 from tests.conftest import Serve
 from tests.storage.profiling import Profile, profiled
-from tests.storage.test_overload import bulkheads
-from tests.support import Api, CommandLog, Database, complete_record
+from tests.support import Api, CommandLog, Database, bulkheads, complete_record
 
 COUNT = 3_000
 FEW = "filter[owner.email]=7@example.com"

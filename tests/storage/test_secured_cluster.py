@@ -19,9 +19,8 @@ from registry.storage.mongo.mongo_client import connect
 from registry.storage.validators import prepare_validators
 from tests.certificates import Authority
 from tests.conftest import Serve
-from tests.mongods import client_of, initiate, leave_transaction, program_of
+from tests.mongods import client_of, connection_error, initiate, leave_transaction, program_of
 from tests.programs import free_port
-from tests.storage.test_client import start_error
 from tests.support import Api, CommandLog, new
 
 pytestmark = pytest.mark.slow
@@ -128,7 +127,7 @@ async def test_the_role_readwrite_on_the_database_is_enough(
 async def test_wrong_credentials_are_reported(
     secured_uri: str, credentials: str, reason: str
 ) -> None:
-    message = await start_error(secured_uri.replace("service:p%40ss@", credentials))
+    message = await connection_error(secured_uri.replace("service:p%40ss@", credentials))
     assert reason in message
     assert not [text for text in ("p%40ss", "p@ss", "wrong") if text in message]
 
@@ -139,9 +138,9 @@ async def test_a_server_that_cannot_be_trusted_is_reported(
     monkeypatch.setitem(mongo_client._OPTIONS, "serverSelectionTimeoutMS", 2_000)
     certificate = Authority(tmp_path).certificate
     uri = secured_uri.partition("tlsCAFile=")[0] + f"tlsCAFile={certificate}"
-    assert "certificate verify failed" in await start_error(uri)
+    assert "certificate verify failed" in await connection_error(uri)
     without_tls = secured_uri.partition("?")[0]
-    assert "connection closed" in await start_error(without_tls)
+    assert "connection closed" in await connection_error(without_tls)
 
 
 async def test_a_database_that_the_user_may_not_write_is_reported(settings: Settings) -> None:

@@ -12,13 +12,12 @@ import pytest
 from registry.jsonapi.error_objects import RequestError
 from registry.jsonapi.error_types import ValueTaken
 from registry.model.graph import Graph
-from registry.operations.backups import Backup, restore
-from registry.program import StartError
+from registry.operations.backups import Backup, back_up, restore
+from registry.program import StartError, new_file
 from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.storage.indexes import prepare_unique_indexes
 from tests.conftest import Serve
-from tests.storage.test_backups import back_up_to
 from tests.storage.writing import Outcome, Registry
 from tests.support import (
     Api,
@@ -244,7 +243,8 @@ async def test_a_backup_is_restored_into_a_database_with_unique_indexes(
     await database.computers.insert_many(
         [complete_record({"_id": one, "serial": "SN-1"}) for one in (1, 2)]
     )
-    await back_up_to(database, tmp_path / "backup")
+    with new_file(tmp_path / "backup") as file:
+        await back_up(database, file)
     with FileIO(tmp_path / "backup") as file:
         await restore(other, Backup(file))
     assert "(ids 1, 2)" in await start_error(serve, replace(unique, database=other.name))

@@ -7,7 +7,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from pathlib import Path
 from queue import SimpleQueue
@@ -243,3 +244,63 @@ def _rest_of(lines: SimpleQueue[str]) -> Iterator[str]:
     while line := lines.get(timeout=TIMEOUT):
         yield line
     lines.put("")  # for those who ask again
+
+
+TWO = ("--workers", "2")
+
+
+def command_of(process: int) -> bytes:
+    """Return the command line of a process, nothing if it has ended."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{process}/cmdline").read_bytes()
+    return b""
+
+
+def workers_of(service: Service) -> list[int]:
+    return [
+        child
+        for child in children(service.process.pid)
+        if b"registry.processes.workers" in command_of(child)
+    ]
+
+
+def create_persons(service: Service, count: int) -> list[int]:
+    """Create persons, each on its own connection, eight at a time; return their ids."""
+
+    def create(number: int) -> int:
+        return int(service.request("/persons", person(f"Grace {number}"))["data"]["id"])
+
+    with ThreadPoolExecutor(8) as pool:
+        return list(pool.map(create, range(count)))
+
+
+IMPATIENT = """
+from registry import supervision
+supervision._PAUSES = (0.0, 0.1)
+from registry.__main__ import main
+main()
+"""
+
+
+PAGE_TESTS: list[str] = re.findall(
+    r"```python\n(.*?)```",
+    (ROOT / "docs/client.md").read_text().partition("## Tests")[2],
+    re.DOTALL,
+)
+"""The tests of docs/client.md: without other plugins, with pytest-asyncio, with pytest-aiohttp."""
+
+
+def run_pytest(
+    directory: Path,
+    tests: list[str],
+    *options: str,
+    python: Path | str = sys.executable,
+    **more: str,
+) -> str:
+    """Run tests, where warnings are errors and all must pass; return the output."""
+    for number, source in enumerate(tests):
+        (directory / f"test_{number}.py").write_text(source)
+    command = [python, "-m", "pytest", "-s", "-W", "error", "-p", "no:cacheprovider", *options]
+    done = run(command, cwd=directory, env=os.environ | more)
+    assert f" {len(tests)} passed" in done.stdout, done.stdout + done.stderr
+    return done.stdout

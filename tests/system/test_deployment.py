@@ -12,9 +12,8 @@ import pytest
 import yaml
 
 from tests.mongods import program_of
-from tests.programs import required_program, run
+from tests.programs import pins, required_program, run
 from tests.system.service import COMMAND, ROOT, environment, run_command
-from tests.test_requirements import pins
 
 UNIT = ROOT / "docs" / "registry.service"
 

@@ -14,12 +14,14 @@ from tests.system.conftest import Start
 from tests.system.service import (
     COMMAND,
     TIMEOUT,
+    TWO,
     Service,
+    create_persons,
     environment,
     eventually,
     run_command,
+    workers_of,
 )
-from tests.system.test_workers import TWO, create_persons, workers_of
 
 CREATED = (
     'registry_http_request_duration_seconds_count{method="POST",route="/persons",status="201"}'

@@ -1,17 +1,11 @@
 """The plugin of pytest: the tests that the page shows, and what is left of them."""
 
-import os
 import re
 import sys
 from pathlib import Path
 
 from tests.programs import run
-from tests.system.service import ROOT
-
-_, _, SECTION = (ROOT / "docs/client.md").read_text().partition("## Tests")
-
-PAGE_TESTS: list[str] = re.findall(r"```python\n(.*?)```", SECTION, re.DOTALL)
-"""Without other plugins, with pytest-asyncio, and with pytest-aiohttp."""
+from tests.system.service import PAGE_TESTS, ROOT, run_pytest
 
 PLUGIN = ("-p", "registry.pytest_plugin")
 """The option for it where the package is not installed."""
@@ -64,22 +58,6 @@ def test_a_registry_that_cannot_start_fails_one_test():
     with testing.url():
         pass
 """
-
-
-def run_pytest(
-    directory: Path,
-    tests: list[str],
-    *options: str,
-    python: Path | str = sys.executable,
-    **more: str,
-) -> str:
-    """Run tests, where warnings are errors and all must pass; return the output."""
-    for number, source in enumerate(tests):
-        (directory / f"test_{number}.py").write_text(source)
-    command = [python, "-m", "pytest", "-s", "-W", "error", "-p", "no:cacheprovider", *options]
-    done = run(command, cwd=directory, env=os.environ | more)
-    assert f" {len(tests)} passed" in done.stdout, done.stdout + done.stderr
-    return done.stdout
 
 
 def test_the_tests_of_the_page_pass_and_leave_nothing(tmp_path: Path) -> None:

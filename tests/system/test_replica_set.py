@@ -18,7 +18,6 @@ import pytest_asyncio
 from registry.testing import new_name
 from tests.mongods import client_of, program_of
 from tests.replica_set import Member, ReplicaSet, replica_set_on
-from tests.storage.waiting import eventually
 from tests.support import Database
 from tests.system.conftest import Start
 from tests.system.ledger import (
@@ -33,8 +32,8 @@ from tests.system.ledger import (
     person,
     stored_resources,
 )
-from tests.system.service import Service
-from tests.system.test_workers import workers_of
+from tests.system.service import Service, workers_of
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
 

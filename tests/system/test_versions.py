@@ -19,8 +19,7 @@ from uv import find_uv_bin
 from tests.programs import INSTALL_TIMEOUT, run
 from tests.support import new, to_one
 from tests.system.conftest import Start
-from tests.system.service import ROOT, TIMEOUT, Service, person
-from tests.system.test_pytest_plugin import PAGE_TESTS, run_pytest
+from tests.system.service import PAGE_TESTS, ROOT, TIMEOUT, Service, person, run_pytest
 
 IMPORT_ALL = """
 import importlib, pkgutil, registry

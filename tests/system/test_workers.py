@@ -5,8 +5,6 @@ import re
 import signal
 import socket
 import sys
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -20,39 +18,20 @@ from registry.program import StartError
 from registry.settings import Settings
 from tests.system.conftest import Start
 from tests.system.service import (
+    IMPATIENT,
     ROOT,
     TIMEOUT,
+    TWO,
     Service,
     children,
+    command_of,
+    create_persons,
     eventually,
     has_exited,
     person,
     start_error,
+    workers_of,
 )
-
-TWO = ("--workers", "2")
-
-IMPATIENT = """
-from registry import supervision
-supervision._PAUSES = (0.0, 0.1)
-from registry.__main__ import main
-main()
-"""
-
-
-def command_of(process: int) -> bytes:
-    """Return the command line of a process, nothing if it has ended."""
-    with suppress(FileNotFoundError, ProcessLookupError):
-        return Path(f"/proc/{process}/cmdline").read_bytes()
-    return b""
-
-
-def workers_of(service: Service) -> list[int]:
-    return [
-        child
-        for child in children(service.process.pid)
-        if b"registry.processes.workers" in command_of(child)
-    ]
 
 
 def listener_count(service: Service) -> int:
@@ -60,16 +39,6 @@ def listener_count(service: Service) -> int:
     port = int(service.url.rpartition(":")[2])
     rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     return sum(row[1].endswith(f":{port:04X}") and row[3] == "0A" for row in rows)
-
-
-def create_persons(service: Service, count: int) -> list[int]:
-    """Create persons, each on its own connection, eight at a time; return their ids."""
-
-    def create(number: int) -> int:
-        return int(service.request("/persons", person(f"Grace {number}"))["data"]["id"])
-
-    with ThreadPoolExecutor(8) as pool:
-        return list(pool.map(create, range(count)))
 
 
 def test_workers_share_data_and_print_their_urls_once(start: Start) -> None:

@@ -24,9 +24,9 @@ from registry.program import StartError
 from registry.settings import Settings
 from registry.storage.mongo.positions import Positions
 from tests.conftest import Grant, Serve
-from tests.storage.waiting import eventually
 from tests.support import Api
 from tests.transfer.conftest import RunCommand
+from tests.waiting import eventually
 
 SECRET = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
 

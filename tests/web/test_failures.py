@@ -12,7 +12,7 @@ from playwright.sync_api import Page, Route, expect
 from tests.support import MEDIA_TYPE
 from tests.system.service import eventually
 from tests.web.conftest import Registry, Visit
-from tests.web.test_page import ADA, button, edit, field, heading, note, rows
+from tests.web.support import ADA, button, edit, field, heading, note, rows
 
 pytestmark = pytest.mark.slow
 

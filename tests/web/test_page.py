@@ -7,32 +7,12 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from playwright.sync_api import Locator, Page, Route, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.web.conftest import Registry, Visit
+from tests.web.support import ADA, button, edit, field, heading, note, rows
 
 pytestmark = pytest.mark.slow
-
-ADA = {"first_name": "Ada", "last_name": "Lovelace"}
-
-
-def heading(page: Page) -> Locator:
-    return page.get_by_role("heading", level=1)
-
-
-def button(page: Page | Locator, name: str) -> Locator:
-    return page.get_by_role("button", name=name, exact=True)
-
-
-def field(page: Page, name: str) -> Locator:
-    """An input of a form."""
-    return page.locator("form").get_by_label(name)
-
-
-def edit(page: Page, name: str, value: str) -> None:
-    """Open the form of a card, and fill an input."""
-    button(page, "Edit").click()
-    field(page, name).fill(value)
 
 
 def choose_file(page: Page, path: Path, content: str) -> None:
@@ -46,16 +26,6 @@ def complete_import(page: Page, count: int) -> None:
     button(page, f"Import {count} rows").click()
     expect(page.get_by_text(f"Imported {count} rows.")).to_be_visible()
     button(page.get_by_role("dialog"), "Close").click()
-
-
-def rows(page: Page, name: str) -> Locator:
-    """The rows of a table, without its headings."""
-    return page.get_by_role("table", name=name).get_by_role("row").filter(has=page.locator("td"))
-
-
-def note(page: Page, text: str) -> None:
-    """What the page tells of an action, also to those who hear it."""
-    expect(page.get_by_role("status").get_by_text(text)).to_be_visible()
 
 
 def test_a_computer_is_found_by_its_serial_and_assigned(registry: Registry, visit: Visit) -> None:

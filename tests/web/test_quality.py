@@ -11,7 +11,7 @@ from playwright.sync_api import FilePayload, Page, Response, expect
 import registry.web
 from tests.programs import NODE, node_packages, run
 from tests.web.conftest import Registry, Visit
-from tests.web.test_page import button, field, heading, rows
+from tests.web.support import button, field, heading, rows
 
 pytestmark = pytest.mark.slow
 

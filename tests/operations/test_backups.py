@@ -28,8 +28,8 @@ from registry.settings import Settings
 from registry.testing import new_name
 from tests.conftest import Serve
 from tests.mongods import client_of
-from tests.storage.waiting import eventually
 from tests.support import Api, Database
+from tests.waiting import eventually
 
 Content = dict[str, list[bytes]]
 

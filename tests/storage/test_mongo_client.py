@@ -19,22 +19,11 @@ from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.storage.mongo import mongo_client
 from registry.storage.mongo.mongo_client import connect
-from tests.mongods import initiate, other_mongod, program_of
+from tests.mongods import connection_error, initiate, other_mongod, program_of
 from tests.programs import free_port
-from tests.storage.waiting import eventually
+from tests.waiting import eventually
 
 GRAPH = Graph(RESOURCES)
-
-
-async def start_error(uri: str) -> str:
-    """Return the line that says why the cluster cannot be used."""
-    with pytest.raises(StartError) as caught:
-        async with connect(Settings(mongodb_uri=uri), GRAPH):
-            pass
-    message = str(caught.value)
-    assert message.startswith("MONGODB_URI: ")
-    assert "\n" not in message
-    return message
 
 
 async def test_the_uri_cannot_change_the_options_of_the_service(settings: Settings) -> None:
@@ -66,7 +55,7 @@ async def test_the_uri_cannot_change_the_options_of_the_service(settings: Settin
 async def test_a_uri_that_cannot_be_used_is_rejected_without_its_secrets(
     uri: str, reason: str
 ) -> None:
-    message = await start_error(uri)
+    message = await connection_error(uri)
     assert reason in message
     assert not {"sec", "ret", "secret"} & set(re.split(r"\W+", message))
 
@@ -100,7 +89,7 @@ async def test_an_unreachable_cluster_is_named_without_its_secrets(
     unused_tcp_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(mongo_client._OPTIONS, "serverSelectionTimeoutMS", 1_000)
-    message = await start_error(f"mongodb://me:secret@127.0.0.1:{unused_tcp_port}")
+    message = await connection_error(f"mongodb://me:secret@127.0.0.1:{unused_tcp_port}")
     refused = f"MONGODB_URI: 127.0.0.1:{unused_tcp_port}: [Errno 111] Connection refused; "
     assert message == f"{refused}{mongo_client._ADVICE}"
 
@@ -136,7 +125,8 @@ async def test_a_start_waits_for_the_primary(
 @pytest.mark.slow
 async def test_a_mongod_outside_of_a_replica_set_is_rejected(mongodb_uri: str) -> None:
     async with other_mongod(mongodb_uri) as uri:
-        assert "not a member of a replica set: start it with --replSet" in await start_error(uri)
+        error = await connection_error(uri)
+    assert "not a member of a replica set: start it with --replSet" in error
 
 
 @pytest.mark.slow
@@ -144,9 +134,9 @@ async def test_a_replica_set_that_was_not_initiated_is_rejected(
     mongodb_uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with other_mongod(mongodb_uri, "--replSet", "other") as uri:
-        assert "initiate the set" in await start_error(uri)
+        assert "initiate the set" in await connection_error(uri)
         monkeypatch.setitem(mongo_client._OPTIONS, "serverSelectionTimeoutMS", 1_000)
-        assert "No servers match selector" in await start_error(uri.partition("?")[0])
+        assert "No servers match selector" in await connection_error(uri.partition("?")[0])
 
 
 async def test_all_threads_have_a_connection(settings: Settings) -> None:

@@ -21,7 +21,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 from registry.jsonapi.documents import PLAIN, Compound, Part
 from registry.jsonapi.query import Include, IncludePath, Query
 from registry.model.graph import Graph
-from registry.model.record import ID, FirstPage, LinkedIds, Record, StreamedIds, ids_in
+from registry.model.record import ID, CountsById, FirstPage, LinkedIds, Record, StreamedIds, ids_in
 from registry.model.resource_type import Relationship, ResourceType
 from registry.storage import CHUNK, Snapshot, TooManyMembers
 
@@ -86,7 +86,7 @@ async def resolve(  # noqa: PLR0913 - what a document depends on
     to the records. is_bounded: False where `include` has only to-one relationships, of which each
     record has few. Raises as the methods of CompoundStream.
     """
-    if query.include is None:
+    if query.include is None and not query.counts:
         return PLAIN
     stream = CompoundStream(resource_type, query, snapshot, graph, start, is_bounded=is_bounded)
     return await stream.collect(records)
@@ -177,7 +177,8 @@ class CompoundStream:
         resource_type = self._path_ends[self._start].type
         async for records in chunks:
             if not self._query.include:
-                yield Part(resource_type, records, {})
+                counts = await self._counts(resource_type, records)
+                yield Part(resource_type, records, {}, counts)
                 continue
             self._keep(resource_type, records)
             end, rest = self._path_ends[self._start], records
@@ -217,20 +218,24 @@ class CompoundStream:
         The same as reading `primary` and `included`, in less time.
         """
         included: dict[str, list[Record]] = defaultdict(list)
+        counts: dict[str, dict[str, dict[int, int]]] = defaultdict(lambda: defaultdict(dict))
         self._keep(self._path_ends[self._start].type, records)
         for path, end in self._path_ends.items():
             if path == self._start:
                 while records and self.is_kept:
-                    _, records = await self._next_part(end, records)
+                    part, records = await self._next_part(end, records)
+                    _add_counts(part, counts)
             for ids in self._linked_chunks(path, end):
                 rest: Sequence[Record] = await self._read(end.type, ids)
                 while rest and self.is_kept:
                     part, rest = await self._next_part(end, rest)
                     if part:
                         included[end.type.type] += part.records
+                        _add_counts(part, counts)
             if not self.is_kept:
                 return None
-        return Compound(self.linkage, included)
+        shown = None if self._query.include is None else included
+        return Compound(self.linkage, shown, counts)
 
     def _linked_chunks(self, path: IncludePath, end: PathEnd) -> Iterator[list[int]]:
         """Yield the ids that a path leads to and that are needed, CHUNK at most at a time."""
@@ -261,7 +266,16 @@ class CompoundStream:
             await self._read_streamed(end, some)
             return None, rest
         shown.update([record[ID] for record in new])
-        return Part(end.type, new, self.linkage), rest
+        return Part(end.type, new, self.linkage, await self._counts(end.type, new)), rest
+
+    async def _counts(self, resource_type: ResourceType, records: Sequence[Record]) -> CountsById:
+        """Return the numbers of members that resources show."""
+        ids = [record[ID] for record in records]
+        shown = {
+            name: await self._snapshot.count_members(resource_type.relationships[name], ids)
+            for name in self._query.counts.get(resource_type.type, ())
+        }
+        return {resource_type.type: shown} if shown else {}
 
     async def _link(self, end: PathEnd, records: Sequence[Record]) -> bool:
         """Add the linkage of resources; return whether it fits into one part.
@@ -371,6 +385,13 @@ class CompoundStream:
             self._loaded.clear()
             self._linked = defaultdict(IdBitset, _bitsets(self._linked))
             self._shown = defaultdict(IdBitset, _bitsets(self._shown))
+
+
+def _add_counts(part: Part | None, counts: dict[str, dict[str, dict[int, int]]]) -> None:
+    """Add the counts of a part."""
+    for type_name, shown in part.counts.items() if part else ():
+        for name, by_id in shown.items():
+            counts[type_name][name] |= by_id
 
 
 def _bitsets(sets: Mapping[_Name, _Ids]) -> Iterator[tuple[_Name, IdBitset]]:

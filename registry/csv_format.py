@@ -32,6 +32,9 @@ _UNESCAPED, _ESCAPED = re.compile(_FORMULA.format("")), re.compile(_FORMULA.form
 _ID_TEXT = ResourceField("id", "_id", fields.String(), KINDS[fields.String])
 """Ids in cells are read as text."""
 
+_COUNT = ".count"
+"""The end of the name of a column with numbers of members, such as `computers.count`."""
+
 _PLAIN = re.compile(r"\w(?:[^;\n\r]*\w)?")
 """Most values, which need no escaping: a quick check."""
 
@@ -47,7 +50,8 @@ class Column:
     """A column: an attribute of the resource, or of the target of a relationship.
 
     relationship: None for the resource itself. type: of the one that has the attribute. field: the
-    name of the attribute, or `id`. attribute: that of the values; None if it is not imported.
+    name of the attribute, `id`, or a to-many relationship whose members are counted. attribute:
+    that of the values; None if it is not imported.
     """
 
     name: str
@@ -60,6 +64,8 @@ class Column:
 def find_column(name: str, resource: ResourceType, graph: Graph) -> Column | None:
     """Return the column with a name such as `serial` or `owner.email`, None if there is none."""
     first, _, field = name.rpartition(".")
+    if name.endswith(_COUNT) and (column := _count_column(name, resource, graph)):
+        return column
     if first and first not in resource.to_one:
         return None
     target = graph[resource.to_one[first].target] if first else resource
@@ -69,6 +75,17 @@ def find_column(name: str, resource: ResourceType, graph: Graph) -> Column | Non
     # By a read-only attribute, such as a full name, a target can be found.
     is_imported = bool(first) or field == "id" or field in target.writable
     return Column(name, first or None, target.type, field, attribute if is_imported else None)
+
+
+def _count_column(name: str, resource: ResourceType, graph: Graph) -> Column | None:
+    first, _, counted = name.removesuffix(_COUNT).rpartition(".")
+    if first and first not in resource.to_one:
+        return None
+    owner = graph[resource.to_one[first].target] if first else resource
+    relationship = owner.relationships.get(counted)
+    if relationship is None or not relationship.to_many:
+        return None
+    return Column(name, first or None, owner.type, counted, None)
 
 
 def escaped(text: str) -> str:
@@ -89,9 +106,10 @@ def unescaped(cell: str) -> str:
 class CsvTable:
     """A CSV document with resources of a type, as a query selects and shows them (RFC 4180).
 
-    The columns are those of `fields` in their order, by default the id and all attributes, and of
-    the to-one relationships that `fields` or `include` name. header: the first line. query: for
-    what they show. Raises ApiErrors with an InvalidParameter for each name that has no columns.
+    The columns are those of `fields` in their order, by default the id and all attributes, those of
+    the to-one relationships that `fields` or `include` name, and counts. header: the first line.
+    query: for what they show. Raises ApiErrors with an InvalidParameter for each name that has no
+    columns.
     """
 
     def __init__(self, query: Query, resource: ResourceType, graph: Graph) -> None:
@@ -154,6 +172,9 @@ class CsvTable:
                 keys = [linkage[key] for key in keys]
         if column.field == "id":
             return ["" if key is None else str(key) for key in keys]
+        if column.field in self._graph[column.type].relationships:
+            counts = compound.counts.get(column.type, {}).get(column.field, {})
+            return [str(counts[key]) if key in counts else "" for key in keys]
         values = [shown[key].get(column.field) if key in shown else None for key in keys]
         if isinstance(self._graph[column.type].readable[column.field].field, fields.String):
             return [escaped(text) if text else "" for text in values]
@@ -189,4 +210,8 @@ def _column_names(query: Query, resource: ResourceType, graph: Graph) -> list[st
             fields = [*query.fields.get(target.type, ["id", *target.attributes])]
         shown = [attribute for attribute in fields if attribute in {"id", *target.readable}]
         columns += [f"{name}.{attribute}" for attribute in shown or ["id"]]
+    for end in [None, *include]:
+        target = resource if end is None else graph[resource.to_one[end].target]
+        prefix = "" if end is None else f"{end}."
+        columns += [f"{prefix}{name}{_COUNT}" for name in query.counts.get(target.type, ())]
     return columns or ["id"]

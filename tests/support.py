@@ -332,7 +332,7 @@ def check_document(document: Any) -> None:
     """Check a document against JSON:API 1.0, Document Structure.
 
     The service uses less than the specification allows: every resource object has attributes, a
-    self link and, for each relationship, linkage and both links; attributes are scalars.
+    self link and, for each relationship, linkage or a count and both links; attributes are scalars.
     """
     assert isinstance(document, dict)
     assert document["jsonapi"] == {"version": "1.0"}
@@ -413,8 +413,11 @@ def _check_resource(resource: Any) -> None:
     assert not {"type", "id"} & relationships.keys()
     assert not any(isinstance(value, dict | list) for value in attributes.values())
     for name, relationship in relationships.items():
-        assert relationship.keys() == {"data", "links"}
-        links, to_many = relationship["links"], isinstance(relationship["data"], list)
+        assert {"links"} < relationship.keys() <= {"data", "links", "meta"}
+        links, to_many = relationship["links"], isinstance(relationship.get("data"), list)
+        if "meta" in relationship:
+            assert relationship["meta"].keys() == {"count"}
+            assert to_many or "data" not in relationship
         _check_links(links, {"self", "related"} | (PAGE_LINKS if to_many else set()))
         assert links["self"] == f"{path}/relationships/{name}"
         assert links["related"] == f"{path}/{name}"

@@ -65,10 +65,19 @@ class Client(Transport):
         return await self._write(hdrs.METH_POST, Resource(type_name, ""), fields, protocol.MERGE)
 
     async def get(
-        self, type_name: str, id_: str | int, *, include: Names = (), fields: Document = _NONE
+        self,
+        type_name: str,
+        id_: str | int,
+        *,
+        include: Names = (),
+        fields: Document = _NONE,
+        with_count: Names = (),
     ) -> Resource:
-        """Read a resource. include: relationships. fields: names of what to read, by type."""
-        path, query = await self._path(type_name, str(id_)), _query(include, fields)
+        """Read a resource. include: relationships. fields: names of what to read, by type.
+
+        with_count: relationships whose members are counted, in `counts` of the resource.
+        """
+        path, query = await self._path(type_name, str(id_)), _query(include, fields, with_count)
         return _resource(await self.send(hdrs.METH_GET, path, params=query))
 
     async def list(
@@ -79,13 +88,15 @@ class Client(Transport):
         sort: Names = (),
         include: Names = (),
         fields: Document = _NONE,
+        with_count: Names = (),
     ) -> AsyncGenerator[Resource]:
-        """Yield the resources of a type, page by page; include, fields: as for `get`.
+        """Yield the resources of a type, page by page; include, fields, with_count: as for `get`.
 
         filter: values by names, `{"owner.last_name": "Hopper"}`, or by names and operators,
         `{"serial": {"prefix": "SN-"}}`; or conditions in JSON. sort: names, after `-` descending.
         """
-        path, query = await self._path(type_name), _query(include, fields, sort, filter)
+        query = _query(include, fields, with_count, sort, filter)
+        path = await self._path(type_name)
         async for document in self.pages(path, query):
             for resource in linked_resources(document):
                 yield resource
@@ -302,14 +313,16 @@ def _joined(names: Names) -> str:
     return names if isinstance(names, str) else ",".join(names)
 
 
-def _query(include: Names, fields: Document, sort: Names = (), conditions: Any = ()) -> Parameters:
+def _query(
+    include: Names, fields: Document, with_count: Names, sort: Names = (), conditions: Any = ()
+) -> Parameters:
     if isinstance(conditions, Mapping):
         conditions = [
             {"name": name, "op": operator, "val": getattr(operand, "id", operand)}
             for name, value in conditions.items()
             for operator, operand in (value if isinstance(value, dict) else {"eq": value}).items()
         ]
-    named = {"include": include, "sort": sort}
+    named = {"include": include, "withCount": with_count, "sort": sort}
     named |= {f"fields[{name}]": names for name, names in fields.items()}
     query = [(name, _joined(names)) for name, names in named.items() if names]
     return [*query, ("filter", json_text(conditions))] if conditions else query

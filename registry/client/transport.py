@@ -47,7 +47,8 @@ class Resource:
 
     `computer["serial"]` is an attribute. `computer.owner` is what a relationship leads to, if the
     response shows that: a resource, None, or a list. What is not included has no attributes.
-    etag: of the version that was read, None if it is not known.
+    counts: the numbers of members of relationships that were counted. etag: of the version that was
+    read, None if it is not known.
     """
 
     type: str
@@ -55,6 +56,7 @@ class Resource:
     attributes: dict[str, Any] = field(default_factory=dict, compare=False)
     related: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
     etag: str | None = field(default=None, compare=False, repr=False)
+    counts: dict[str, int] = field(default_factory=dict, compare=False, repr=False)
 
     def __getitem__(self, name: str) -> Any:
         """Return an attribute. Raises KeyError if it was not read."""
@@ -161,8 +163,8 @@ def linked_resources(document: Any) -> list[Resource]:
     """Return the resources in `data`, which lead to those in `included`."""
     known: dict[tuple[str, str], Resource] = {}
 
-    def resource_of(member: Any) -> Resource:
-        key = member["type"], member["id"]
+    def resource_of(identifier: Any) -> Resource:
+        key = identifier["type"], identifier["id"]
         return known.setdefault(key, Resource(*key))
 
     def linked(data: Any) -> Any:
@@ -171,12 +173,14 @@ def linked_resources(document: Any) -> list[Resource]:
         return data and resource_of(data)
 
     primary = document["data"] if isinstance(document["data"], list) else [document["data"]]
-    for member in [*primary, *document.get("included", ())]:
-        resource = resource_of(member)
-        resource.attributes |= member.get("attributes", {})
-        for name, relationship in member.get("relationships", {}).items():
+    for shown in [*primary, *document.get("included", ())]:
+        resource = resource_of(shown)
+        resource.attributes |= shown.get("attributes", {})
+        for name, relationship in shown.get("relationships", {}).items():
             if "data" in relationship:
                 resource.related[name] = linked(relationship["data"])
+            if (count := member(relationship, "meta", "count")) is not None:
+                resource.counts[name] = count
     return list(map(resource_of, primary))
 
 

@@ -9,7 +9,7 @@ from registry.jsonapi.changes import Change, Write
 from registry.jsonapi.error_objects import DATA, MAX_ERRORS, ApiErrors
 from registry.jsonapi.error_types import InsufficientScope
 from registry.jsonapi.filtering import filtered_fields, related_filters
-from registry.jsonapi.query import TYPES, FeedQuery, Include, Query, QueryScope
+from registry.jsonapi.query import TYPES, WITH_COUNT, FeedQuery, Include, Query, QueryScope
 from registry.jsonapi.request_documents import OPERATIONS_POINTER
 from registry.model.graph import Graph
 from registry.model.resource_type import Relationship, ResourceType
@@ -60,13 +60,17 @@ def readable_with(resource: ResourceType, graph: Graph) -> list[ResourceType]:
 def required_by_query(
     query: Query, scope: QueryScope, including: str = "include"
 ) -> Iterator[Requirement]:
-    """Yield what the parameters require: to read each type that they include, filter or sort by.
+    """Yield what the parameters require: to read each type that they include, count or filter by.
 
     including: the parameter that names the include paths.
     """
     graph, (_, relationships) = scope.graph, scope.start
     for included in _included(query.include or {}, relationships, graph):
         yield from _to_read(included, graph, including)
+    for type_name, names in query.counts.items():
+        for name in names:
+            counted = graph[graph[type_name].relationships[name].target]
+            yield from _to_read(counted, graph, WITH_COUNT)
     for name, condition in query.filters.items():
         for related in related_filters(condition):
             yield from _to_read(related.target, graph, name)

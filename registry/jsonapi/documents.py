@@ -14,7 +14,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
@@ -28,8 +28,15 @@ from registry.jsonapi.pagination import BY_ID, CursorPage, Cursors, Window, page
 from registry.jsonapi.query import Query
 from registry.model.fieldset import fieldset
 from registry.model.graph import Graph
-from registry.model.record import FirstPage, LinkedIds, Record, StreamedIds, ids_in
-from registry.model.resource_type import ResourceType
+from registry.model.record import (
+    CountsById,
+    FirstPage,
+    LinkedIds,
+    Record,
+    StreamedIds,
+    ids_in,
+)
+from registry.model.resource_type import Relationship, ResourceType
 from registry.offloading import offload, pause
 from registry.protocol import RESULTS
 
@@ -38,6 +45,8 @@ LinkageById: TypeAlias = "Mapping[str, Mapping[str, Mapping[int, LinkedIds]]]"
 
 _NOT_SHOWN: LinkedIds = []
 """Stands for the linkage of a resource whose relationship is not shown."""
+
+_NO_COUNTS: CountsById = {}
 
 JSONAPI = {"version": "1.0"}
 
@@ -61,11 +70,12 @@ class Compound:
     """The relationships and the included resources of a document.
 
     linkage: the relationships to show of primary and of included resources. included: records by
-    type; None if the request does not have `include`.
+    type; None if the request does not have `include`. counts: those to show.
     """
 
     linkage: LinkageById
     included: Mapping[str, Sequence[Record]] | None
+    counts: CountsById = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -78,11 +88,12 @@ PLAIN = Compound({}, None)
 
 
 class Part(NamedTuple):
-    """Resources of one type, with the relationships to show of them."""
+    """Resources of one type, with the relationships to show of them, and the counts."""
 
     resource: ResourceType
     records: Sequence[Record]
     linkage: LinkageById
+    counts: CountsById = _NO_COUNTS
 
     @property
     def size(self) -> int:
@@ -127,7 +138,9 @@ def encode_document(
         members = [
             text
             for name, records in compound.included.items()
-            for text in resource_objects(graph[name], records, compound.linkage, query)
+            for text in resource_objects(
+                graph[name], records, compound.linkage, query, compound.counts
+            )
         ]
         included = {"included": Fragment(array(members))}
     return orjson.dumps(
@@ -211,7 +224,8 @@ async def _pieces(part: Part, query: Query, prefix: bytes) -> AsyncGenerator[byt
     """Yield the resource objects of a part, after a prefix."""
 
     def encode() -> str:
-        return ",".join(resource_objects(part.resource, part.records, part.linkage, query))
+        resource, records, linkage, counts = part
+        return ",".join(resource_objects(resource, records, linkage, query, counts))
 
     await pause()
     text = await offload(encode, size=part.size, limit=LARGE_PART)
@@ -262,12 +276,16 @@ def relationship_links(resource: ResourceType, identifier: int | str, name: str)
 
 
 def resource_objects(
-    resource: ResourceType, records: Sequence[Record], linkage_by_id: LinkageById, query: Query
+    resource: ResourceType,
+    records: Sequence[Record],
+    linkage_by_id: LinkageById,
+    query: Query,
+    counts_by_id: CountsById = _NO_COUNTS,
 ) -> list[str]:
     """Return the resource objects of records (JSON:API 1.0, Resource Objects).
 
-    A resource shows only the relationships for which `linkage_by_id` has an entry with its id. The
-    periods of a history show the ends of their link, also if these are deleted.
+    A resource shows only the relationships for which `linkage_by_id` or `counts_by_id` has an entry
+    with its id. The periods of a history show the ends of their link, also if these are deleted.
     """
     linked = linkage_by_id.get(resource.type, {})
     if resource.read_only:
@@ -277,14 +295,19 @@ def resource_objects(
     texts = [orjson.dumps(attributes).decode() for attributes in shown]
     start = f'{{"type":"{resource.type}","id":"'
     end = f'"links":{{"self":"{path_of(resource)}/'
-    if not linked:
+    counted = counts_by_id.get(resource.type, {})
+    shown_names = {**linked, **counted}
+    if not shown_names:
         return [
             f'{start}{id_}","attributes":{text},{end}{id_}"}}}}'
             for record, text in zip(records, texts, strict=True)
             for id_ in [record["_id"]]
         ]
     ids = [record["_id"] for record in records]
-    shown_links = [_relationships(resource, name, by_id, ids) for name, by_id in linked.items()]
+    shown_links = [
+        _relationships(resource, name, linked.get(name, {}), counted.get(name, {}), ids)
+        for name in shown_names
+    ]
     members = (
         shown_links[0] if len(shown_links) == 1 else map(_joined, zip(*shown_links, strict=True))
     )
@@ -329,16 +352,28 @@ def array(members: Iterable[str]) -> str:
 
 
 def _relationships(
-    resource: ResourceType, name: str, linked: Mapping[int, LinkedIds], ids: Sequence[int]
+    resource: ResourceType,
+    name: str,
+    linked: Mapping[int, LinkedIds],
+    counted: Mapping[int, int],
+    ids: Sequence[int],
 ) -> list[str]:
     """Return a relationship as a member of each resource, empty for those that do not show it."""
     relationship = resource.relationships[name]
     target, path = relationship.target, path_of(resource)
+    if relationship.to_many and not linked:
+        start, related = (
+            f'"{name}":{{"links":{{"self":"{path}/',
+            f'/relationships/{name}","related":"',
+        )
+        count = f'/{name}"}},"meta":{{"count":'
+        return [
+            f"{start}{id_}{related}{path}/{id_}{count}{counted[id_]}}}}}" if id_ in counted else ""
+            for id_ in ids
+        ]
     if relationship.to_many:
         return [
-            f'"{name}":{{"data":{linkage(target, to)},"links":{_links(resource, name, id_, to)}}}'
-            if (to := linked.get(id_, _NOT_SHOWN)) is not _NOT_SHOWN
-            else ""
+            _to_many(resource, relationship, id_, linked.get(id_, _NOT_SHOWN), counted.get(id_))
             for id_ in ids
         ]
     start, self_link = f'"{name}":{{"data":', f',"links":{{"self":"{path}/'
@@ -355,12 +390,30 @@ def _relationships(
     ]
 
 
+def _to_many(
+    resource: ResourceType,
+    relationship: Relationship,
+    id_: int,
+    linked: LinkedIds,
+    count: int | None,
+) -> str:
+    """Return a to-many relationship as a member of a resource, empty if nothing of it is shown."""
+    if linked is _NOT_SHOWN and count is None:
+        return ""
+    name = relationship.name
+    data = "" if linked is _NOT_SHOWN else f'"data":{linkage(relationship.target, linked)},'
+    meta = "" if count is None else f',"meta":{{"count":{count}}}'
+    return f'"{name}":{{{data}"links":{_links(resource, name, id_, linked)}{meta}}}'
+
+
 def _links(resource: ResourceType, name: str, id_: int, linked: LinkedIds) -> str:
     """Return the links of a to-many relationship, with those of pages if the linkage is a page."""
+    if not isinstance(linked, FirstPage):
+        path = f"{path_of(resource)}/{id_}"
+        return f'{{"self":"{path}/relationships/{name}","related":"{path}/{name}"}}'
     links: dict[str, str | None] = {**relationship_links(resource, id_, name)}
-    if isinstance(linked, FirstPage):
-        page = CursorPage(linked.size, Cursors(resource.relationships[name].target, BY_ID))
-        first, last = ((linked.ids[0],), (linked.ids[-1],)) if linked.ids else (None, None)
-        window = Window((), linked.more, first, last)
-        links |= page_links(page, window, path_of(resource, id_, "relationships", name))
+    page = CursorPage(linked.size, Cursors(resource.relationships[name].target, BY_ID))
+    first, last = ((linked.ids[0],), (linked.ids[-1],)) if linked.ids else (None, None)
+    window = Window((), linked.more, first, last)
+    links |= page_links(page, window, path_of(resource, id_, "relationships", name))
     return orjson.dumps(links).decode()

@@ -1,6 +1,7 @@
 """What a query string asks for (JSON:API 1.0, Fetching Data), and how its values are parsed."""
 
-from collections.abc import Collection, Iterable, Mapping, Set
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -29,6 +30,9 @@ MAX_INCLUDE_STEPS = 3
 
 _PAGE = {name: f"page[{name}]" for name in MEMBERS}
 
+WITH_COUNT = "withCount"
+"""The query parameter for the numbers of members of relationships."""
+
 AFTER, TYPES = "page[after]", "filter[type]"
 """The query parameters of the change feed."""
 
@@ -39,13 +43,15 @@ class Query:
 
     fields: sparse fieldsets by type, in the order of the request. include: the relationships to
     include; None if the parameter was not sent. include_sizes: the maximum number of resources to
-    include at the end of a to-many path. order, filters (combined by AND, by the name of their
+    include at the end of a to-many path. counts: the to-many relationships whose members are
+    counted, by the type that has them. order, filters (combined by AND, by the name of their
     parameter) and page apply to a collection; without a page, it is returned as a whole.
     """
 
     fields: Mapping[str, Set[str]] = field(default_factory=dict)
     include: "Include | None" = None
     include_sizes: Mapping[IncludePath, int] = field(default_factory=dict)
+    counts: Mapping[str, Sequence[str]] = field(default_factory=dict)
     order: Order = BY_ID
     filters: Mapping[str, Filter] = field(default_factory=dict)
     page: Page | None = None
@@ -130,7 +136,7 @@ class QueryParser:
         self._include_sizes: dict[str, str] = {}
 
     def keep(self, parameter: str, value: str) -> None:
-        """Take the value of `include`, `sort` or a member of `page`, to parse it at the end."""
+        """Take a value that depends on those of other parameters, to parse it at the end."""
         self._texts[parameter] = value
 
     def include_size(self, _: str, value: str, path: str) -> None:
@@ -158,10 +164,14 @@ class QueryParser:
         """Return the query. Raises ApiErrors if any parameter is not valid."""
         scope, errors, texts = self._scope, self.errors, self._texts
         order, included, sizes, page = None, None, dict[IncludePath, int](), None
+        counts: Mapping[str, Sequence[str]] = {}
         with errors:
             order = parse_sort(texts.get("sort", ""), scope.resource, scope.graph)
         with errors:
             included = _parse_include(texts.get("include", ""), scope)
+        with errors:
+            if included is not None and WITH_COUNT in texts:
+                counts = _parse_counts(texts[WITH_COUNT], included[0], scope)
         for path, value in self._include_sizes.items():
             parameter, steps = f"page[{path}][size]", tuple(path.split("."))
             with errors:
@@ -174,7 +184,7 @@ class QueryParser:
                 page = parse_page(members, scope.page_size, scope.resource, order)
         errors.raise_any()
         tree = included[0] if included is not None and "include" in texts else None
-        return Query(self._fields, tree, sizes, order or BY_ID, self._filters, page)
+        return Query(self._fields, tree, sizes, counts, order or BY_ID, self._filters, page)
 
 
 class FeedParser:
@@ -228,3 +238,37 @@ def _parse_include(value: str, scope: QueryScope) -> tuple[Include, set[IncludeP
                 tree = tree.setdefault(step, {})  # type: ignore[assignment] # built here: mutable
     errors.raise_any()
     return root, to_many
+
+
+def _parse_counts(value: str, include: Include, scope: QueryScope) -> Mapping[str, Sequence[str]]:
+    """Return the to-many relationships to count, by the type that has them."""
+    counts, errors, sent = dict[str, list[str]](), ErrorCollector(), value.split(",")
+    for text in sent:
+        *path, name = text.split(".")
+        tree, (resource, relationships) = include, scope.start
+        is_shown = scope.linkage is None or bool(path)
+        for step in path:
+            is_shown = is_shown and step in tree
+            if is_shown:
+                tree, resource = tree[step], scope.graph[relationships[step].target]
+                relationships = resource.relationships
+        with errors:
+            if len(path) >= MAX_INCLUDE_STEPS:
+                detail = f"{quoted(text)} has {len(path) + 1} steps; the maximum is"
+                raise InvalidParameter(f"{detail} {MAX_INCLUDE_STEPS}.", parameter=WITH_COUNT)
+            if not is_shown:
+                detail = f"{quoted(text)} must begin with a path that `include` names."
+                raise InvalidParameter(detail, parameter=WITH_COUNT)
+            if name not in relationships or not relationships[name].to_many:
+                available = [each.name for each in relationships.values() if each.to_many]
+                detail = f"{quoted(name)} is not a to-many relationship of `{resource.type}`"
+                detail = f"{detail}; available: {quoted(*available)}."
+                raise InvalidParameter(detail, parameter=WITH_COUNT)
+            names = counts.setdefault(resource.type, [])
+            if name not in names:
+                names.append(name)
+    if repeated := [text for text, number in Counter(sent).items() if number > 1]:
+        detail = f"{quoted(*repeated)} must not be repeated."
+        errors.add(InvalidParameter(detail, parameter=WITH_COUNT))
+    errors.raise_any()
+    return counts

@@ -24,6 +24,7 @@ from registry.jsonapi.query import (
     AFTER,
     MAX_INCLUDE_STEPS,
     TYPES,
+    WITH_COUNT,
     FeedParser,
     FeedQuery,
     Query,
@@ -133,6 +134,19 @@ def _include_sizes(scope: QueryScope) -> Iterator[Variant]:
     for path, relationship in _include_paths(relationships, scope.graph, steps):
         if relationship.to_many and path.count(".") == steps - 1:
             yield Variant(f"page[{path}][size]", _SIZE)
+
+
+def _counts(scope: QueryScope) -> Iterator[Variant]:
+    """Describe the names; those of identifiers belong to the resources that `include` adds."""
+    _, relationships = scope.start
+    least = 1 if scope.linkage is None else 2
+    names = [
+        path
+        for path, relationship in _include_paths(relationships, scope.graph)
+        if relationship.to_many and path.count(".") >= least - 1
+    ]
+    if names:
+        yield Variant(WITH_COUNT, _names(names))
 
 
 def _fields(scope: QueryScope) -> Iterator[Variant]:
@@ -259,6 +273,15 @@ QUERY_PARAMETERS: tuple[QueryParameter[QueryParser, QueryScope], ...] = (
         "names.",
         QueryParser.include_size,
         _include_sizes,
+    ),
+    QueryParameter(
+        WITH_COUNT,
+        AppliesTo.RESOURCES,
+        "To-many relationships, separated by commas: each resource has the number of all members "
+        "in `meta.count` of the relationship. `owner.computers` counts those of what `include` "
+        "adds.",
+        QueryParser.keep,
+        _counts,
     ),
     QueryParameter(
         "fields[TYPE]",

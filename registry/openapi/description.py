@@ -28,9 +28,9 @@ _SECURITY_SCHEMES: Json = {
         "scheme": "bearer",
         "description": "An access token with the scopes that each operation names; `/operations` "
         "requires those of the types that it changes. `read` and `write` suffice for all types, "
-        "and writing includes reading. `include`, `filter` and `sort` also require the scope to "
-        "read each type they name; changes of relationships, the scope to write the type of the "
-        "related resources.",
+        "and writing includes reading. `include`, `withCount`, `filter` and `sort` also require "
+        "the scope to read each type they name; changes of relationships, that to write the type "
+        "of the related resources.",
     }
 }
 

@@ -114,6 +114,10 @@ _META = object_of(
     },
 )
 
+_MEMBER_COUNT: Json = {
+    "meta": object_of({"count": {**_COUNT, "description": "The number of all members."}})
+}
+
 
 def schemas(graph: Graph) -> Json:
     """Return the component schemas of each type, and those that all types share."""
@@ -278,17 +282,19 @@ def _response_resource(resource_type: ResourceType, graph: Graph) -> Json:
     identity = {"type": _type_of(resource_type), "id": _ID}
     required = identity | {"attributes": attributes, "links": _self_link(resource_type)}
     own = {"self": text("The path of the linkage.")} | _RELATED
-    relationships = {
-        name: object_of(
-            {
-                "data": _linkage(relationship, graph, "Identifier"),
-                "links": object_of(own, _PAGE_LINKS if relationship.to_many else {}),
-            }
+    relationships: Json = {}
+    for name, relationship in resource_type.relationships.items():
+        data = {"data": _linkage(relationship, graph, "Identifier")}
+        links = {"links": object_of(own, _PAGE_LINKS if relationship.to_many else {})}
+        # Counts can be without linkage.
+        shown = (
+            object_of(links, data | _MEMBER_COUNT)
+            if relationship.to_many
+            else object_of(data | links)
         )
-        | {"x-inverse": relationship.inverse}
-        for name, relationship in resource_type.relationships.items()
-    }
-    shown = {"description": "Those in `include`, and those that the request changed."}
+        relationships[name] = shown | {"x-inverse": relationship.inverse}
+    described = "Those in `include` and `withCount`, and those that the request changed."
+    shown = {"description": described}
     return object_of(required, {"relationships": object_of({}, relationships) | shown})
 
 

@@ -148,7 +148,11 @@ async def test_parameters_require_the_scopes_of_the_types_they_read(
     )
     for path, queries, scopes in (
         (
-            *("/persons", ("include=computers", "filter[computers.serial]=x", f"filter=[{below}]")),
+            "/persons",
+            (
+                *("include=computers", "filter[computers.serial]=x", f"filter=[{below}]"),
+                *("withCount=computers", "withCount=assignments"),
+            ),
             ("persons:read", "computers:read"),
         ),
         (

@@ -50,6 +50,22 @@ async def fetch(api: Api, path: str, method: str = "GET", **headers: str) -> Raw
         ("/computers?fields[computer]=", ["id", "1", "2", "3"]),
         ("/computers?page[size]=2&sort=serial", ["id,serial", "2,A", "1,B"]),
         ("/persons/1/computers?include=", ["id,serial", "1,B", "2,A"]),
+        (
+            "/persons?fields[person]=email&withCount=computers,assignments",
+            ["email,computers.count,assignments.count", "ada@x.org,2,2"],
+        ),
+        (
+            "/computers?include=owner&fields[person]=email&withCount=assignments,owner.computers",
+            [
+                "id,serial,owner.email,assignments.count,owner.computers.count",
+                *("1,B,ada@x.org,1,2", "2,A,ada@x.org,1,2", "3,C,,0,"),
+            ],
+        ),
+        (
+            "/assignments?fields[assignment]=serial&include=owner&fields[person]=id"
+            "&withCount=owner.computers",
+            ["serial,owner.id,owner.computers.count", ",1,2", ",1,2"],
+        ),
         ("/persons", ["id,first_name,last_name,full_name,email", f"1,{PERSON}"]),
     ],
 )

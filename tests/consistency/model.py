@@ -35,13 +35,15 @@ class Query:
     """The parameters of one request.
 
     include: paths; None if the parameter is not sent. sizes: the number of members to include, by
-    path. sort: names, with `-` for descending. conditions: sent as `filter[name][op]`.
-    combined: sent as JSON. page: the members of `page`.
+    path. counts: paths to relationships whose members are counted. sort: names, with `-` for
+    descending. conditions: sent as `filter[name][op]`. combined: sent as JSON. page: the members of
+    `page`.
     """
 
     fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     include: tuple[str, ...] | None = None
     sizes: Mapping[str, int] = field(default_factory=dict)
+    counts: tuple[str, ...] = ()
     sort: tuple[str, ...] = ()
     conditions: tuple[Condition, ...] = ()
     combined: tuple[Condition, ...] = ()
@@ -53,6 +55,8 @@ class Query:
         if self.include is not None:
             parameters.append(("include", ",".join(self.include)))
         parameters += [(f"page[{name}][size]", str(size)) for name, size in self.sizes.items()]
+        if self.counts:
+            parameters.append(("withCount", ",".join(self.counts)))
         if self.sort:
             parameters.append(("sort", ",".join(self.sort)))
         parameters += map(_bracketed, self.conditions)
@@ -277,6 +281,10 @@ class Model:
             }
             for name, size in linkage.items()
         }
+        if type_name == "person" and query.counts:  # of `computers`, whichever path leads there
+            links = {"self": f"{path}/relationships/computers", "related": f"{path}/computers"}
+            counted = {"links": links, "meta": {"count": len(self.members(identity))}}
+            relationships["computers"] = {**relationships.get("computers", {}), **counted}
         return {
             **identifier(identity),
             "attributes": {name: values[name] for name in names if name in values},

@@ -1,6 +1,7 @@
 """Attributes and queries as hypothesis generates them: few values, so that many are equal."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
@@ -54,6 +55,19 @@ def includes(draw: st.DrawFn, type_name: str) -> tuple[str, ...] | None:
     return None if chosen is None else tuple(chosen)
 
 
+def counts(type_name: str, include: tuple[str, ...] | None) -> st.SearchStrategy[tuple[str, ...]]:
+    """Return paths to `computers`: of the primary data, or of persons that `include` names."""
+    paths = set(include or ()) | {path.rpartition(".")[0] for path in include or ()}
+    owners = [path for path in paths if path.endswith("owner") and path.count(".") < 2]
+    known = [
+        *(["computers"] if type_name == "person" else []),
+        *(f"{path}.computers" for path in owners),
+    ]
+    if not known:
+        return st.just(())
+    return st.lists(st.sampled_from(sorted(known)), max_size=2, unique=True).map(tuple)
+
+
 @st.composite
 def resource_queries(draw: st.DrawFn, type_name: str) -> Query:
     """Return a query for a single resource."""
@@ -66,7 +80,8 @@ def resource_queries(draw: st.DrawFn, type_name: str) -> Query:
     # A size applies to one path: another path to the same relationship would show all members.
     is_single = include == (to_many,)
     sizes = {to_many: draw(st.integers(1, 3))} if is_single and draw(st.booleans()) else {}
-    return Query(draw(st.fixed_dictionaries(names)), include, sizes)
+    counted = draw(counts(type_name, include))
+    return Query(draw(st.fixed_dictionaries(names)), include, sizes, counted)
 
 
 @st.composite
@@ -89,7 +104,7 @@ def collection_queries(draw: st.DrawFn, type_name: str, ids: Sequence[int]) -> Q
     if draw(st.booleans()):
         page = {"number": draw(st.integers(1, 3)), "size": draw(st.integers(1, 4))}
         page |= draw(st.sampled_from([{}, {"total": "false"}]))
-    return Query(base.fields, base.include, base.sizes, sort, (*single,), (*several,), page)
+    return replace(base, sort=sort, conditions=(*single,), combined=(*several,), page=page)
 
 
 @st.composite

@@ -51,6 +51,13 @@ TEXT = st.lists(WORDS | st.text(max_size=3), max_size=8).map("".join)
         ('filter=[1,{"name":"x","op":"eq","val":1}]&x=1', ["filter", "filter", "x"]),
         ("fields[x]=&fields[person]=x&sort=", ["fields[x]", "fields[person]"]),
         ("sort=id&sort=x&include=x", ["sort", "include"]),
+        ("withCount=", ["withCount"]),
+        ("withCount=computers,,owner", ["withCount", "withCount"]),
+        ("withCount=computers,computers", ["withCount"]),
+        ("withCount=computers.owner", ["withCount"]),
+        ("withCount=computers.assignments", ["withCount"]),
+        ("withCount=computers.owner&include=computers", ["withCount"]),
+        ("withCount=a.b.c.d&sort=x", ["sort", "withCount"]),
     ],
 )
 def test_all_errors_of_a_query_string_are_reported(query: str, parameters: list[str]) -> None:
@@ -74,11 +81,12 @@ def test_an_unknown_parameter_names_all_that_are_supported() -> None:
     assert rejection("colour", PERSONS) == (
         "Unknown query parameter `colour`; supported: `page[size]`, `page[number]`, "
         "`page[after]`, `page[before]`, `page[total]`, `sort`, `include`, `page[PATH][size]`, "
-        "`fields[TYPE]`, `filter`, `filter[FIELD]`, `filter[FIELD][OPERATOR]`, `filter[FIELD][]`."
+        "`withCount`, `fields[TYPE]`, `filter`, `filter[FIELD]`, `filter[FIELD][OPERATOR]`, "
+        "`filter[FIELD][]`."
     )
     assert rejection("page[offset]", replace(PERSONS, many=False)) == (
         "Unknown query parameter `page[offset]`; supported: `include`, "
-        "`page[PATH][size]`, `fields[TYPE]`."
+        "`page[PATH][size]`, `withCount`, `fields[TYPE]`."
     )
 
 

@@ -206,9 +206,10 @@ class ResourceView(DocumentView):
     async def written_record(self, result: WriteResult, query: Query, snapshot: Snapshot) -> Record:
         """Return the resource that the response to a write shows.
 
-        With `include`, it is shown as of the commit, as what is included. Raises NotFound if
-        another request has deleted it in the same transaction, Unavailable, or Overloaded.
+        With `include` or counts, it is shown as of the commit, as what is included or counted.
+        Raises NotFound if another request has deleted it in the same transaction, Unavailable, or
+        Overloaded.
         """
-        if query.include and not result.is_replayed:
+        if (query.include or query.counts) and not result.is_replayed:
             return await snapshot.get(self.resource, result.record[ID])
         return result.record

@@ -89,7 +89,8 @@ class RelatedView(_RelationshipView):
             return self.stream(self.in_slot(pieces), snapshot)
 
         def encode() -> bytes:
-            objects = resource_objects(self.target, records, compound.linkage, query)
+            linkage, counts = compound.linkage, compound.counts
+            objects = resource_objects(self.target, records, linkage, query, counts)
             data = objects[0] if objects else "null"
             return encode_document(data, compound, query, self.graph, links)
 

@@ -12,13 +12,14 @@ from registry.http.views.responding_view import JSONAPI, RespondingView
 from registry.jsonapi.authorization import required_by_query
 from registry.jsonapi.changes import NEW, Verb, Write
 from registry.jsonapi.content_negotiation import prefers
+from registry.jsonapi.error_objects import quoted
 from registry.jsonapi.error_types import InvalidParameter, PreconditionFailed
-from registry.jsonapi.query import Query, QueryScope
+from registry.jsonapi.query import WITH_COUNT, Query, QueryScope
 from registry.jsonapi.request_documents import load
 from registry.protocol import CSV_TYPE
 from registry.storage import Listing
 
-_NO_INCLUDE = "`include` is not possible with `Prefer: tx=rollback`, as it reads what is stored."
+_NOT_STORED = "{} is not possible with `Prefer: tx=rollback`, as it reads what is stored."
 
 
 class DetailView(RespondingView):
@@ -64,7 +65,7 @@ class CollectionView(RespondingView):
         """Create a resource, or update one as the request prefers.
 
         The response has the writable attributes unless `fields` is sent. Raises InvalidParameter
-        for `include` in a dry run, as related resources are read after it.
+        for `include` and counts in a dry run, as related resources are read after it.
         """
         preferences = read_preferences(self.request)
         merges = preferences.merges
@@ -75,8 +76,9 @@ class CollectionView(RespondingView):
         self.authorize_write(query, change)
         if is_current(self.request, None):
             raise PreconditionFailed
-        if preferences.rolls_back and query.include is not None:
-            raise InvalidParameter(_NO_INCLUDE, parameter="include")
+        if preferences.rolls_back and (query.include is not None or query.counts):
+            name = WITH_COUNT if query.counts else "include"
+            raise InvalidParameter(_NOT_STORED.format(quoted(name)), parameter=name)
         query = replace(
             query, fields={self.resource.type: self.resource.writable.keys(), **query.fields}
         )

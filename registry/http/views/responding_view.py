@@ -60,7 +60,7 @@ class RespondingView(ResourceView):
         if status == 201:
             headers = {**headers, hdrs.LOCATION: path}
         compound = PLAIN
-        if query.include is not None:
+        if query.include is not None or query.counts:
             resolved = await resolve(resource, [record], query, snapshot, self.graph)
             if resolved is None:
                 pieces = self.in_slot(self._pieces_of(record, query, snapshot, change))
@@ -69,7 +69,7 @@ class RespondingView(ResourceView):
         linkage = _with_written(compound.linkage, resource, record, change)
 
         def encode() -> bytes:
-            (data,) = resource_objects(resource, [record], linkage, query)
+            (data,) = resource_objects(resource, [record], linkage, query, compound.counts)
             return encode_document(data, compound, query, self.graph, {"self": path})
 
         size = (0 if compound is PLAIN else compound.size) + (change.size if change else 0)
@@ -121,7 +121,8 @@ class RespondingView(ResourceView):
         def encode() -> bytes:
             if table:
                 return table.header + table.encode(records, compound)
-            data = array(resource_objects(resource, records, compound.linkage, query))
+            linkage, counts = compound.linkage, compound.counts
+            data = array(resource_objects(resource, records, linkage, query, counts))
             return encode_document(data, compound, query, self.graph, links, meta)
 
         size = len(records) + compound.size

@@ -111,6 +111,20 @@ class Snapshot:
                 raise TooManyMembers(members[-1][foreign_key])
         return await _in_order(members)
 
+    async def count_members(self, relationship: Relationship, ids: Sequence[int]) -> dict[int, int]:
+        """Return the number of members of a to-many relationship of each resource, by id.
+
+        ids: of the resources.
+        """
+        target, remaining = self.reads.graph[relationship.target], iter(ids)
+        counts = dict[int, int]()
+        while some := list(islice(remaining, MAX_IDS)):
+            found, self.time = await self.reads.count_members(
+                target, relationship.foreign_key, some, self.time
+            )
+            counts |= {id_: found.get(id_, 0) for id_ in some}
+        return counts
+
     async def member_ids(self, relationship: Relationship, id_: int) -> AsyncGenerator[list[int]]:
         """Yield the ids of all members of one resource, ascending, MEMBERS at a time.
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from registry.mongod import embedded
+from tests import waiting
 from tests.mongods import running
-from tests.storage import waiting
 from tests.system.service import eventually
 
 STUBBORN = ("/bin/sh", "-c", "trap '' TERM; echo $$; while :; do sleep 0.1; done")

@@ -80,11 +80,12 @@ class Client(Transport):
         path, query = await self._path(type_name, str(id_)), _query(include, fields, with_count)
         return _resource(await self.send(hdrs.METH_GET, path, params=query))
 
-    async def list(
+    async def list(  # noqa: PLR0913 - the parameters of the API
         self,
         type_name: str,
         *,
         filter: Document | Sequence[Document] = (),  # noqa: A002 - as in the API
+        search: str = "",
         sort: Names = (),
         include: Names = (),
         fields: Document = _NONE,
@@ -93,9 +94,11 @@ class Client(Transport):
         """Yield the resources of a type, page by page; include, fields, with_count: as for `get`.
 
         filter: values by names, `{"owner.last_name": "Hopper"}`, or by names and operators,
-        `{"serial": {"prefix": "SN-"}}`; or conditions in JSON. sort: names, after `-` descending.
+        `{"serial": {"prefix": "SN-"}}`; or conditions in JSON. search: words to find in text
+        attributes. sort: names, after `-` descending.
         """
         query = _query(include, fields, with_count, sort, filter)
+        query = [*query, ("filter[search]", search)] if search else query
         path = await self._path(type_name)
         async for document in self.pages(path, query):
             for resource in linked_resources(document):

@@ -17,6 +17,7 @@ from registry.jsonapi.pagination import (
     parse_size,
     parse_sort,
 )
+from registry.jsonapi.searching import SEARCH, parse_search
 from registry.model.graph import Graph
 from registry.model.resource_type import Relationship, ResourceType
 
@@ -147,6 +148,14 @@ class QueryParser:
         """Take a filter. brackets: its field and operator; none if the value is JSON."""
         resource, graph = self._scope.resource, self._scope.graph
         self._filters[parameter] = parse_filter(parameter, brackets, value, resource, graph)
+
+    def search(self, parameter: str, value: str) -> None:
+        """Take the words to search for, unless an attribute has this name."""
+        resource = self._scope.resource
+        if SEARCH in resource.filterable:
+            self.filter(parameter, value, SEARCH)
+        else:
+            self._filters[parameter] = parse_search(parameter, value, resource)
 
     def fields(self, parameter: str, value: str, type_name: str) -> None:
         """Take the fields of a type, separated by commas (JSON:API 1.0, Sparse Fieldsets)."""

@@ -32,6 +32,7 @@ from registry.jsonapi.query import (
     QueryScope,
     unknown_parameter,
 )
+from registry.jsonapi.searching import SEARCH, searched_fields
 from registry.model.graph import Graph
 from registry.model.implicit_attributes import Moment
 from registry.model.record import MAX_ID
@@ -175,6 +176,13 @@ def _example_condition(resource: ResourceType) -> _Json:
     return {"name": name, "op": "eq", "val": attribute.example}
 
 
+def _search(scope: QueryScope) -> Iterator[Variant]:
+    names = [each.name for each in searched_fields(scope.resource)]
+    if names and SEARCH not in scope.resource.filterable:
+        schema = {**_STRING, "minLength": 1, "maxLength": MAX_PART_LENGTH}
+        yield Variant(f"filter[{SEARCH}]", schema, f"Attributes: {quoted(*names)}.")
+
+
 def _comparisons(scope: QueryScope) -> Iterator[Variant]:
     """Describe each field with any operator: one for each would multiply the parameters."""
     resource, graph = scope.resource, scope.graph
@@ -300,6 +308,14 @@ QUERY_PARAMETERS: tuple[QueryParameter[QueryParser, QueryScope], ...] = (
         "to-many one (`any`), satisfies the condition in `val`, which can be combined too.",
         QueryParser.filter,
         _conditions,
+    ),
+    QueryParameter(
+        f"filter[{SEARCH}]",
+        AppliesTo.COLLECTIONS,
+        "Resources in which each word is contained in a text attribute, whatever the case. Blanks "
+        "separate words. An attribute called `search` has precedence.",
+        QueryParser.search,
+        _search,
     ),
     QueryParameter(
         "filter[FIELD]",

@@ -36,8 +36,8 @@ class Query:
 
     include: paths; None if the parameter is not sent. sizes: the number of members to include, by
     path. counts: paths to relationships whose members are counted. sort: names, with `-` for
-    descending. conditions: sent as `filter[name][op]`. combined: sent as JSON. page: the members of
-    `page`.
+    descending. search: words. conditions: sent as `filter[name][op]`. combined: sent as JSON. page:
+    the members of `page`.
     """
 
     fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -45,6 +45,7 @@ class Query:
     sizes: Mapping[str, int] = field(default_factory=dict)
     counts: tuple[str, ...] = ()
     sort: tuple[str, ...] = ()
+    search: tuple[str, ...] = ()
     conditions: tuple[Condition, ...] = ()
     combined: tuple[Condition, ...] = ()
     page: Mapping[str, int | str] = field(default_factory=dict)
@@ -59,6 +60,8 @@ class Query:
             parameters.append(("withCount", ",".join(self.counts)))
         if self.sort:
             parameters.append(("sort", ",".join(self.sort)))
+        if self.search:
+            parameters.append(("filter[search]", " ".join(self.search)))
         parameters += map(_bracketed, self.conditions)
         if self.combined:
             parameters.append(("filter", json.dumps(self.combined, ensure_ascii=False)))
@@ -200,7 +203,12 @@ class Model:
 
     def select(self, type_name: str, query: Query, ids: Iterable[int] | None = None) -> list[int]:
         """Return the ids of a collection, filtered and sorted. ids: of related resources."""
-        conditions = {"and": [*query.conditions, *query.combined]}
+        names = [name for name in ATTRIBUTES[type_name] if name != "full_name"]
+        searched = [
+            {"or": [{"name": name, "op": "contains", "val": word} for name in names]}
+            for word in query.search
+        ]
+        conditions = {"and": [*query.conditions, *query.combined, *searched]}
         candidates = self.ids(type_name) if ids is None else ids
         selected = [id_ for id_ in candidates if self._matches((type_name, id_), conditions)]
         last = query.sort[-1] if query.sort else ""

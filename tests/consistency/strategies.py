@@ -104,7 +104,15 @@ def collection_queries(draw: st.DrawFn, type_name: str, ids: Sequence[int]) -> Q
     if draw(st.booleans()):
         page = {"number": draw(st.integers(1, 3)), "size": draw(st.integers(1, 4))}
         page |= draw(st.sampled_from([{}, {"total": "false"}]))
-    return replace(base, sort=sort, conditions=(*single,), combined=(*several,), page=page)
+    words = st.lists(_frequent_texts, max_size=2) if draw(st.booleans()) else st.just([])
+    return replace(
+        base,
+        sort=sort,
+        search=(*draw(words),),
+        conditions=(*single,),
+        combined=(*several,),
+        page=page,
+    )
 
 
 @st.composite

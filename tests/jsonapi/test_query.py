@@ -9,9 +9,10 @@ from urllib.parse import parse_qsl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from marshmallow import Schema, fields
 
 from registry.jsonapi.error_objects import MAX_ERRORS
-from registry.jsonapi.filtering import Condition, Filter
+from registry.jsonapi.filtering import AllOf, AnyOf, Condition, Filter
 from registry.jsonapi.query import QueryScope
 from registry.jsonapi.query_parameters import (
     FEED_PARAMETERS,
@@ -20,7 +21,9 @@ from registry.jsonapi.query_parameters import (
     parse_query,
 )
 from registry.model.attributes import Operator
+from registry.model.fields import Enumeration
 from registry.model.graph import Graph
+from registry.model.resource_type import ResourceType
 from registry.resources import RESOURCES
 from tests.jsonapi.support import errors_of
 
@@ -51,6 +54,12 @@ TEXT = st.lists(WORDS | st.text(max_size=3), max_size=8).map("".join)
         ('filter=[1,{"name":"x","op":"eq","val":1}]&x=1', ["filter", "filter", "x"]),
         ("fields[x]=&fields[person]=x&sort=", ["fields[x]", "fields[person]"]),
         ("sort=id&sort=x&include=x", ["sort", "include"]),
+        *((f"filter[search]={text}", ["filter[search]"]) for text in ("", " ", "a" * 1_001)),
+        ("filter[search]=" + "+".join(map(str, range(90))), ["filter[search]"]),
+        (
+            "filter[search][contains]=a&filter[search][]=a",
+            ["filter[search][contains]", "filter[search][]"],
+        ),
         ("withCount=", ["withCount"]),
         ("withCount=computers,,owner", ["withCount", "withCount"]),
         ("withCount=computers,computers", ["withCount"]),
@@ -81,8 +90,8 @@ def test_an_unknown_parameter_names_all_that_are_supported() -> None:
     assert rejection("colour", PERSONS) == (
         "Unknown query parameter `colour`; supported: `page[size]`, `page[number]`, "
         "`page[after]`, `page[before]`, `page[total]`, `sort`, `include`, `page[PATH][size]`, "
-        "`withCount`, `fields[TYPE]`, `filter`, `filter[FIELD]`, `filter[FIELD][OPERATOR]`, "
-        "`filter[FIELD][]`."
+        "`withCount`, `fields[TYPE]`, `filter`, `filter[search]`, `filter[FIELD]`, "
+        "`filter[FIELD][OPERATOR]`, `filter[FIELD][]`."
     )
     assert rejection("page[offset]", replace(PERSONS, many=False)) == (
         "Unknown query parameter `page[offset]`; supported: `include`, "
@@ -120,3 +129,33 @@ def test_several_values_can_be_sent_as_parameters_with_brackets() -> None:
     )
     (error,) = errors_of(partial(parsed_filter, "filter[id][]=1&filter[id][]=x"))
     assert (error.status, error.parameter) == (400, "filter[id][]")
+
+
+def test_a_search_compares_own_text_attributes_that_clients_see() -> None:
+    schema = Schema.from_dict(
+        {
+            "name": fields.String(),
+            "site": Enumeration("north", "south"),
+            "pin": fields.String(load_only=True),
+            "bought": fields.Date(),
+        }
+    )
+    graph = Graph([ResourceType("tool", "tools", schema)])
+    scope = QueryScope(graph["tool"], graph, 50, many=True)
+    (condition,) = parse_query([("filter[search]", " a.b  C\ta.b ")], scope).filters.values()
+    words = [AnyOf((Condition("name", Operator.CONTAINS, word),)) for word in ("a.b", "C")]
+    assert condition == AllOf(tuple(words))
+
+
+def test_an_attribute_called_search_is_no_search() -> None:
+    schema = Schema.from_dict({"search": fields.String(), "name": fields.String()})
+    graph = Graph([ResourceType("tool", "tools", schema)])
+    scope = QueryScope(graph["tool"], graph, 50, many=True)
+    (condition,) = parse_query([("filter[search]", "a b")], scope).filters.values()
+    assert condition == Condition("search", Operator.EQ, "a b")
+    (error,) = errors_of(
+        partial(
+            parse_query, [("filter[search]", "a")], replace(PERSONS, resource=GRAPH["assignment"])
+        )
+    )
+    assert error.detail == "`assignment` has no text attributes to search."

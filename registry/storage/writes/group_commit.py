@@ -6,6 +6,7 @@
 - A large request and a dry run have a transaction of their own. So has each request of a group
   whose transaction fails as a whole: another process writes the same records, or MongoDB rejects
   what one of them stores. It is tried again for some seconds, in turn with the groups.
+- A deletion that unlinks many resources is done in parts, each in a transaction of its own.
 - A group runs again as a whole if another process has created resources of the same types.
 - A request whose transaction has begun is completed even if its caller leaves. One that waits is
   dropped then.
@@ -61,13 +62,15 @@ class GroupCommit:
         self._waiting = deque[WriteRequest]()
         self._lane = asyncio.Lock()  # of the transaction in flight; given in turn
         self._turns = asyncio.Semaphore(RETRIED_WRITES)  # of requests alone, between two groups
+        self._is_closing = False
         self._groups: asyncio.Task[None] | None = None
         self._alone = set[asyncio.Task[None]]()
         self._sizes = BATCH_SIZE.labels("writes")
         self._waits = BATCH_WAIT.labels("writes")
 
     async def close(self) -> None:
-        """Wait until all requests have ended."""
+        """Wait until all requests have ended. A deletion in parts ends after the present one."""
+        self._is_closing = True
         while tasks := {*self._alone, *filter(None, [self._groups])}:
             await asyncio.wait(tasks)
 
@@ -123,7 +126,7 @@ class GroupCommit:
         pause, request.is_alone = _PAUSE_SECONDS, True
         while True:
             async with self._turns, self._lane:
-                if request.done.cancelled():
+                if request.done.cancelled() and not request.is_begun:
                     request.on_end()
                     return
                 if await self._run([request]):
@@ -186,7 +189,10 @@ class GroupCommit:
                     result.time = time_
             request.end(outcome)
         for request in reversed(postponed):
-            if request.is_alone:
+            if request.is_begun and self._is_closing:
+                request.end(Unavailable())
+            elif request.is_alone:
+                request.conflicts_since = None
                 self._start_alone(request)
             else:
                 self._waiting.appendleft(request)

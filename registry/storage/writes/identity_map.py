@@ -1,4 +1,4 @@
-"""The records of a unit of work: each once, as the writes have left it, and how they are stored."""
+"""The records of a unit of work: each is loaded once, replaced in memory, and stored once."""
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -10,14 +10,18 @@ from registry.jsonapi.changes import Linkage, Verb
 from registry.model.graph import Graph
 from registry.model.record import ID, LAST_WRITE, VERSION, Record, version_of
 from registry.model.resource_type import ResourceType
+from registry.offloading import in_chunks
 from registry.storage.mongo.transactions import Statement, Transaction
-from registry.storage.records import id_condition
+from registry.storage.records import id_condition, projection, tracked_fields
 
 _MAX_STATEMENTS = 1_000
 """Records per command: while the driver encodes them, no other thread runs."""
 
 RecordKey: TypeAlias = tuple[str, Hashable]
 """What identifies a record: its type and its id."""
+
+Wanted: TypeAlias = dict[str, dict[str, set[int]]]
+"""The records to load, by type: those that have one of these values of a field."""
 
 _ABSENT = object()
 
@@ -49,8 +53,10 @@ class IdentityMap(dict[RecordKey, Record | None]):
     before_request: what it has changed, as that was before.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, transaction: Transaction, graph: Graph) -> None:
         super().__init__()
+        self._transaction = transaction
+        self._graph = graph
         self.before_request: dict[RecordKey, Record | None] = {}
         self.author: str | None = None
         self._foreign_keys = {
@@ -62,7 +68,42 @@ class IdentityMap(dict[RecordKey, Record | None]):
         self._stored: dict[RecordKey, Record] = {}
         self._changed: dict[RecordKey, None] = {}  # in the order in which they have to be written
 
-    def load(self, type_name: str, records: Iterable[Record]) -> None:
+    async def load(self, wanted: Wanted, limit: int, *, follows_links: bool) -> str | None:
+        """Load records; return a type of which more members are wanted than are loaded, if any.
+
+        limit: of the records of each type besides those that are wanted by their ids.
+        follows_links: whether to load the targets of the links of these records as well.
+        """
+        too_many = None
+        # Targets come last where possible: the records that lead to them are then known.
+        for resource in sorted(self._graph.writable, key=lambda resource: not resource.links):
+            records, is_complete = await self._find(resource, wanted.pop(resource.type, {}), limit)
+            too_many = too_many if is_complete else resource.type
+            for link in resource.links if follows_links else ():
+                for record in records:
+                    if (target := record.get(link.foreign_key)) is not None:
+                        wanted[link.target][ID].add(target)
+        for type_name, values in wanted.items():
+            unknown = {id_ for id_ in values[ID] if not self.get((type_name, id_))}
+            await self._find(self._graph[type_name], {ID: unknown}, limit)
+        return too_many
+
+    async def _find(
+        self, resource: ResourceType, values: Mapping[str, set[int]], limit: int
+    ) -> tuple[list[Record], bool]:
+        """Load and return records of a type, and whether these are all with such values."""
+        conditions = [{name: id_condition(list(ids))} for name, ids in values.items() if ids]
+        if not conditions:
+            return [], True
+        query = {"$or": conditions} if len(conditions) > 1 else conditions[0]
+        limit += len(values.get(ID, ()))
+        fields = projection(tracked_fields(resource))
+        records = await self._transaction.find(resource.collection, query, fields, limit=limit)
+        async for some in in_chunks(records):
+            self.add(resource.type, some)
+        return records, len(records) < limit
+
+    def add(self, type_name: str, records: Iterable[Record]) -> None:
         """Add stored records."""
         for record in records:
             key = (type_name, record[ID])
@@ -134,6 +175,24 @@ class IdentityMap(dict[RecordKey, Record | None]):
         self._changed.clear()
         return changes
 
+    async def store(self, resource: ResourceType, changes: Sequence[RecordChange]) -> None:
+        """Store changes of records of a type. Raises WriteRejected."""
+        # In order, as a resource may get the unique value that another one had before.
+        ordered = changes if resource.unique_attributes else sorted(changes, key=_command)
+        for command, of_command in groupby(ordered, _command):
+            some = list(of_command)
+            for start in range(0, len(some), _MAX_STATEMENTS):
+                chunk = some[start : start + _MAX_STATEMENTS]
+                if command == "insert":
+                    documents = [change.after for change in chunk if change.after]
+                    await self._transaction.insert(resource.collection, documents)
+                elif command == "delete":
+                    query = {ID: id_condition([change.id for change in chunk])}
+                    await self._transaction.delete(resource.collection, query)
+                else:
+                    updates = _updates(chunk, resource)
+                    await self._transaction.update(resource.collection, updates)
+
     def _set(self, key: RecordKey, record: Record | None) -> None:
         type_name, id_ = key
         for field in self._foreign_keys.get(type_name, ()):
@@ -144,26 +203,6 @@ class IdentityMap(dict[RecordKey, Record | None]):
             if owner is not None:
                 self._members[type_name, field, owner].add(id_)
         self[key] = record
-
-
-async def store(
-    transaction: Transaction, resource: ResourceType, changes: Sequence[RecordChange]
-) -> None:
-    """Store changes of records of a type. Raises WriteRejected."""
-    # In order, as a resource may get the unique value that another one had before.
-    ordered = changes if resource.unique_attributes else sorted(changes, key=_command)
-    for command, of_command in groupby(ordered, _command):
-        some = list(of_command)
-        for start in range(0, len(some), _MAX_STATEMENTS):
-            chunk = some[start : start + _MAX_STATEMENTS]
-            if command == "insert":
-                documents = [change.after for change in chunk if change.after]
-                await transaction.insert(resource.collection, documents)
-            elif command == "delete":
-                query = {ID: id_condition([change.id for change in chunk])}
-                await transaction.delete(resource.collection, query)
-            else:
-                await transaction.update(resource.collection, _updates(chunk, resource))
 
 
 def _command(change: RecordChange) -> str:

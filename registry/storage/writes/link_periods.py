@@ -58,7 +58,7 @@ def _add(
         if (period_id := source.get(link.period_field)) is not None:
             period_key = periods.type, period_id
             if records.get(period_key) is None:  # its stored form is not needed
-                records.load(periods.type, [{ID: period_id}])
+                records.add(periods.type, [{ID: period_id}])
             ended = {**(records[period_key] or {}), UNTIL: time}
             if records.author is not None:
                 ended[UPDATED_BY] = records.author

@@ -1,6 +1,7 @@
 """The values of unique attributes in a unit of work: who has them, as the writes have left them."""
 
 import decimal
+import logging
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Set
 from dataclasses import replace
@@ -10,14 +11,18 @@ from marshmallow import ValidationError
 
 from registry.jsonapi.changes import Write
 from registry.jsonapi.documents import path_of
-from registry.jsonapi.error_objects import ErrorCollector
-from registry.jsonapi.error_types import ValueTaken, invalid_attributes
+from registry.jsonapi.error_objects import ErrorCollector, RequestError
+from registry.jsonapi.error_types import Unavailable, ValueTaken, invalid_attributes
 from registry.model.record import ID, Record
 from registry.model.resource_field import ResourceField
 from registry.model.resource_type import ResourceType
+from registry.storage.errors import DUPLICATE_KEY, VALIDATION_FAILURE, RecordRefused
 from registry.storage.indexes import equal_texts, unique_find
-from registry.storage.mongo.transactions import Transaction
+from registry.storage.mongo.transactions import Transaction, WriteRejected
 from registry.storage.writes.identity_map import IdentityMap
+from registry.storage.writes.write_requests import Outcome
+
+_log = logging.getLogger("registry")
 
 
 def completed(write: Write, errors: ErrorCollector) -> Write:
@@ -121,3 +126,18 @@ class UniqueValues:
             if current is not None and self._key(attribute, current) == key:
                 return id_
         return None
+
+
+def rejection(outcome: Outcome, resource: ResourceType, rejected: WriteRejected) -> RequestError:
+    """Return why MongoDB has rejected what a request with this outcome has stored."""
+    error = rejected.error
+    key = list(error.get("keyPattern", ())) if error["code"] == DUPLICATE_KEY else []
+    for result in reversed(outcome if isinstance(outcome, list) else []):
+        write = result.write
+        # Another service may have created the index.
+        is_rejected = write.resource is resource and result.record[ID] == rejected.id
+        if is_rejected and len(key) == 1 and key[0] in write.change.attributes:
+            pointer = write.position / "attributes" / key[0]
+            return ValueTaken(resource.type, key[0], pointer, None)
+    _log.error("MongoDB rejects %s/%s: %s", resource.collection, rejected.id, error.get("errmsg"))
+    return RecordRefused() if error["code"] == VALIDATION_FAILURE else Unavailable()

@@ -1,11 +1,9 @@
 """The unit of work: loads records, applies writes to them in memory, and stores the result."""
 
-import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import TypeAlias
 
 from pymongo.errors import DocumentTooLarge
 
@@ -16,30 +14,24 @@ from registry.jsonapi.error_types import (
     PreconditionFailed,
     ResultTooLarge,
     TooManyRelated,
-    Unavailable,
-    ValueTaken,
     invalid_attributes,
 )
 from registry.model.graph import Graph
 from registry.model.implicit_attributes import current_time, updated
 from registry.model.record import ID, Record, version_of
 from registry.model.resource_type import ResourceType
-from registry.offloading import in_chunks, offload
+from registry.offloading import offload
 from registry.storage.counters import NewIds
-from registry.storage.errors import DUPLICATE_KEY, VALIDATION_FAILURE, RecordRefused
 from registry.storage.mongo.transactions import Transaction, TransactionConflict, WriteRejected
 from registry.storage.records import (
     changed_fields,
     foreign_keys,
-    id_condition,
     is_same,
     new_record,
-    projection,
-    tracked_fields,
 )
-from registry.storage.writes.identity_map import IdentityMap, RecordKey, store
+from registry.storage.writes.identity_map import IdentityMap, RecordKey, Wanted
 from registry.storage.writes.link_periods import add_periods
-from registry.storage.writes.unique_values import UniqueValues, completed
+from registry.storage.writes.unique_values import UniqueValues, completed, rejection
 from registry.storage.writes.write_requests import (
     RESULTS,
     Outcome,
@@ -49,8 +41,6 @@ from registry.storage.writes.write_requests import (
     replayed,
 )
 
-_log = logging.getLogger("registry")
-
 _MAX_MEMBERS = 5_000
 """Members of relationships that a group loads. A request that unlinks more runs alone, as it would
 delay the others."""
@@ -59,8 +49,13 @@ _MAX_MEMBERS_ALONE = 20_000
 """Members of relationships that a request alone may unlink, about what it takes some seconds for.
 A request document can name 16,000."""
 
-_Wanted: TypeAlias = dict[str, dict[str, set[int]]]
-"""The records to load, by type: those with these values of a field."""
+_MAX_PART = 1_000
+"""Members that a deletion unlinks in a transaction. What has more is deleted in parts, as others
+would wait for seconds: 0.25 s for each part."""
+
+
+class _RunsAlone(Exception):
+    """A request needs a transaction of its own."""
 
 
 class UnitOfWork:
@@ -80,9 +75,10 @@ class UnitOfWork:
     ) -> None:
         self._transaction = transaction
         self._graph = graph
-        self._records = IdentityMap(graph)
+        self._records = IdentityMap(transaction, graph)
         self.new_ids = NewIds(transaction, last_ids)
         self._set_unique = set[RecordKey]()  # whose unique attributes are changed, but not stored
+        self._is_alone = self._is_part = False  # for a request that is, of a deletion
         self._has_authors = False  # several, whose changes of a record must be told apart
         self._authors: dict[RecordKey, str | None] = {}  # of the changes, by record
         self._time = current_time()
@@ -99,12 +95,16 @@ class UnitOfWork:
         request that is alone, of which something may be stored by then; of a single request also
         ValueTaken for a value that only the index does not tell apart from another.
         """
+        self._is_alone = requests[0].is_alone
         self._has_authors = len({request.author for request in requests}) > 1
         await self._load(requests)
         outcomes = [await self._apply(request) for request in requests]
-        if requests[0].is_alone and isinstance(outcomes[0], RequestError):
+        if self._is_alone and isinstance(outcomes[0], RequestError):
             raise outcomes[0]
         await self._store(requests, outcomes)
+        if self._is_part:
+            requests[0].is_begun = True
+            return [None]
         return outcomes
 
     async def _load(self, requests: Sequence[WriteRequest]) -> None:
@@ -115,30 +115,26 @@ class UnitOfWork:
         """
         if keys := [request.key.id for request in requests if request.key]:
             found = await self._transaction.find(RESULTS, {ID: {"$in": keys}})
-            self._records.load(RESULTS, found)
-        wanted: _Wanted = defaultdict(partial(defaultdict, set))
+            self._records.add(RESULTS, found)
+        wanted: Wanted = defaultdict(partial(defaultdict, set))
         writes = [write for request in requests for write in request.writes]
         for write in writes:
             _add_wanted(wanted, write)
         if any(write.sets_unique for write in writes):
             await self._load_unique(writes, wanted)
+        in_parts = self._is_alone and _is_divisible(requests[0])
         changes_links = any(request.changes_links for request in requests)
-        is_alone = requests[0].is_alone
         if changes_links or any(write.verb is Verb.ADD for write in writes):
-            await self.new_ids.load(holds=is_alone)
-        # Targets come last where possible: the records that lead to them are then known.
-        for resource in sorted(self._graph.writable, key=lambda resource: not resource.links):
-            values = wanted.pop(resource.type, {})
-            records = await self._load_type(resource, values, is_alone=is_alone)
-            for link in resource.links if changes_links else ():
-                for record in records:
-                    if (target := record.get(link.foreign_key)) is not None:
-                        wanted[link.target][ID].add(target)
-        for type_name, values in wanted.items():
-            unknown = {id_ for id_ in values[ID] if not self._records.get((type_name, id_))}
-            await self._load_type(self._graph[type_name], {ID: unknown}, is_alone=is_alone)
+            await self.new_ids.load(holds=self._is_alone and not in_parts)
+        limit = _MAX_MEMBERS_ALONE if self._is_alone else _MAX_MEMBERS
+        if in_parts:
+            limit = _MAX_PART
+        too_many = await self._records.load(wanted, limit, follows_links=changes_links)
+        self._is_part = in_parts and too_many is not None
+        if too_many and not in_parts:
+            raise TooManyRelated(too_many, limit) if self._is_alone else TransactionConflict
 
-    async def _load_unique(self, writes: Iterable[Write], wanted: _Wanted) -> None:
+    async def _load_unique(self, writes: Iterable[Write], wanted: Wanted) -> None:
         """Want the records with the unique values that writes set."""
         for type_name, ids in (await self._unique.load(writes)).items():
             wanted[type_name][ID].update(ids)
@@ -147,25 +143,6 @@ class UnitOfWork:
                 if linkage.relationship.to_many:
                     members = wanted[linkage.relationship.target][linkage.relationship.foreign_key]
                     members.update(wanted[write.resource.type][ID])
-
-    async def _load_type(
-        self, resource: ResourceType, values: Mapping[str, set[int]], *, is_alone: bool
-    ) -> list[Record]:
-        """Load and return the records of a type with these values of its fields."""
-        conditions = [{name: id_condition(list(ids))} for name, ids in values.items() if ids]
-        if not conditions:
-            return []
-        query = {"$or": conditions} if len(conditions) > 1 else conditions[0]
-        limit = len(values.get(ID, ())) + (_MAX_MEMBERS_ALONE if is_alone else _MAX_MEMBERS)
-        fields = projection(tracked_fields(resource))
-        records = await self._transaction.find(resource.collection, query, fields, limit=limit)
-        if len(records) == limit:
-            if is_alone:
-                raise TooManyRelated(resource.type, _MAX_MEMBERS_ALONE)
-            raise TransactionConflict
-        async for some in in_chunks(records):
-            self._records.load(resource.type, some)
-        return records
 
     async def _apply(self, request: WriteRequest) -> Outcome:
         """Apply the writes of a request in order; return the result of each, without a time.
@@ -181,10 +158,12 @@ class UnitOfWork:
             if request.key and (stored := self._records.get(request.key.record)):
                 return replayed(request.key, stored, request.writes)
             results = await self._apply_all(request)
-            if results is not None and not (self._has_authors and self._has_other_author(request)):
+            if not (self._has_authors and self._has_other_author(request)):
                 if request.key:
                     self._records.put(request.key.record, new_result(request.key, results))
                 return results
+        except _RunsAlone:
+            request.is_alone = True
         except RequestError as error:
             outcome = error
         self._records.undo()
@@ -202,25 +181,22 @@ class UnitOfWork:
         self._authors.update(dict.fromkeys(changed, author))
         return False
 
-    async def _apply_all(self, request: WriteRequest) -> list[WriteResult] | None:
+    async def _apply_all(self, request: WriteRequest) -> list[WriteResult]:
         """Apply the writes of a request; raises what `_apply` returns.
 
-        Returns None if a part of the writes has to be stored before the others: the request runs
-        alone then.
+        Raises _RunsAlone if a part of the writes has to be stored before the others.
         """
         writes, results = request.writes, list[WriteResult]()
         ids: dict[int, int] = {}
         self._set_unique.clear()
         while rest := writes[len(results) :]:
-            size = max(request.size, len(self._records) if request.changes_links else 0)
-            apply = partial(self._apply_part, rest, ids)
-            results += await offload(apply, size=size)
-            if len(results) < len(writes):
-                if not request.is_alone:
-                    request.is_alone = True
-                    return None
+            if results:
+                if not self._is_alone:
+                    raise _RunsAlone
                 await self._store([request], [results])
                 self._set_unique.clear()
+            size = max(request.size, len(self._records) if request.changes_links else 0)
+            results += await offload(partial(self._apply_part, rest, ids), size=size)
         if request.changes_links:
             await add_periods(self._records, self._graph, self.new_ids, self._time)
         return results
@@ -332,7 +308,7 @@ class UnitOfWork:
         for linkage in change.linkages:
             relationship, records = linkage.relationship, self._records
             if relationship.to_many:
-                has_moved = self._move(id_, resource.type, linkage) or has_moved
+                has_moved |= self._move(id_, resource.type, linkage) > 0
                 continue
             previous, new = before.get(relationship.foreign_key), next(iter(linkage.ids), None)
             if previous != new:
@@ -340,24 +316,29 @@ class UnitOfWork:
                 records.increment_version(relationship.target, new)
         return has_moved
 
-    def _move(self, owner: int, type_name: str, linkage: Linkage) -> bool:
-        """Change the members of an owner of a type; return whether there is something to change."""
+    def _move(self, owner: int, type_name: str, linkage: Linkage) -> int:
+        """Change the members of an owner of a type; return of how many the owner changes."""
         moves = self._records.moves(owner, linkage)
         for move in moves:
             self._records.change(move.member, {move.foreign_key: move.after})
             if move.before != owner:
                 self._records.increment_version(type_name, move.before)
-        return bool(moves)
+        return len(moves)
 
     def _delete(self, resource: ResourceType, id_: int, record: Record) -> None:
-        """Delete a record and all links to it."""
+        """Delete a record and all links to it, or in a part of a deletion, only some links."""
         for relationship in resource.writable_relationships.values():
             if relationship.to_many:
-                self._move(id_, resource.type, Linkage(relationship, ()))
-            else:
+                unlinked = self._move(id_, resource.type, Linkage(relationship, ()))
+                if unlinked > _MAX_PART and not self._is_alone:
+                    raise _RunsAlone
+            elif not self._is_part:
                 former = record.get(relationship.foreign_key)
                 self._records.increment_version(relationship.target, former)
-        self._records.put((resource.type, id_), None)
+        if self._is_part:
+            self._records.change((resource.type, id_), {})
+        else:
+            self._records.put((resource.type, id_), None)
 
     async def _store(self, requests: Sequence[WriteRequest], outcomes: Sequence[Outcome]) -> None:
         """Store what requests with these outcomes have changed. Raises what `run` does."""
@@ -377,11 +358,11 @@ class UnitOfWork:
         for resource in self._graph.values():
             if resource.type in changes:
                 try:
-                    await store(self._transaction, resource, changes[resource.type])
+                    await self._records.store(resource, changes[resource.type])
                 except WriteRejected as rejected:
                     if is_shared:
                         raise
-                    raise _reason(outcomes[0], resource, rejected) from None
+                    raise rejection(outcomes[0], resource, rejected) from None
         if results:
             try:
                 await self._transaction.insert(RESULTS, results)
@@ -389,7 +370,13 @@ class UnitOfWork:
                 raise (TransactionConflict if is_shared else ResultTooLarge) from error
 
 
-def _add_wanted(wanted: _Wanted, write: Write) -> None:
+def _is_divisible(request: WriteRequest) -> bool:
+    """Whether a request may be executed in parts: a deletion without preconditions."""
+    write, *others = request.writes
+    return not others and write.verb is Verb.REMOVE and not write.is_conditional
+
+
+def _add_wanted(wanted: Wanted, write: Write) -> None:
     """Add the resource of a write, and those at the other ends of the links that it changes."""
     id_, resource = write.target.id, write.resource
     own = {id_} if id_ > 0 else set[int]()  # a new resource has only a placeholder
@@ -403,18 +390,3 @@ def _add_wanted(wanted: _Wanted, write: Write) -> None:
         for relationship in resource.writable_relationships.values():
             if relationship.to_many:
                 wanted[relationship.target][relationship.foreign_key] |= own
-
-
-def _reason(outcome: Outcome, resource: ResourceType, rejected: WriteRejected) -> RequestError:
-    """Return why MongoDB has rejected what a request with this outcome has stored."""
-    error = rejected.error
-    key = list(error.get("keyPattern", ())) if error["code"] == DUPLICATE_KEY else []
-    for result in reversed(outcome if isinstance(outcome, list) else []):
-        write = result.write
-        # Another service may have created the index.
-        is_rejected = write.resource is resource and result.record[ID] == rejected.id
-        if is_rejected and len(key) == 1 and key[0] in write.change.attributes:
-            pointer = write.position / "attributes" / key[0]
-            return ValueTaken(resource.type, key[0], pointer, None)
-    _log.error("MongoDB rejects %s/%s: %s", resource.collection, rejected.id, error.get("errmsg"))
-    return RecordRefused() if error["code"] == VALIDATION_FAILURE else Unavailable()

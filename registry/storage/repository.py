@@ -54,7 +54,8 @@ class Repository:
 
     bulkheads: callers enter `uploads`, `followers`, `catch_ups` and for some `streams`, the
     methods enter the others. positions: of this database; set by `prepare`. on_failure: called with
-    the reason when the service has to end: another one has declared other types.
+    the reason when the service has to end: another one has declared other types, or MongoDB
+    refuses sessions.
     """
 
     positions: Positions
@@ -73,9 +74,9 @@ class Repository:
         self._pings = Coalescer[bool]("pings")
         self.bulkheads = Bulkheads.of(capacity)
         unindexed = set[str]()
-        commands = ReadCommands(database)
+        commands = ReadCommands(database, on_failure)
         self._reads = Reads(commands, graph, capacity, self.bulkheads, unindexed)
-        self._transactions = Transactions(database)
+        self._transactions = Transactions(database, on_failure)
         self._group_commit = GroupCommit(self._transactions, graph)
         self._index_builds = IndexBuilds(database, graph, unindexed)
 

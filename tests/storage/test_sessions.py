@@ -5,9 +5,17 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from motor.motor_asyncio import AsyncIOMotorClientSession
+import pytest
+from motor.motor_asyncio import AsyncIOMotorClient, AsyncIOMotorClientSession
 
-from tests.mongods import client_of, leave_transaction
+from registry.capacity import Capacity
+from registry.jsonapi.changes import NEW, NO_CHANGE, Verb, Write
+from registry.jsonapi.error_types import Unavailable
+from registry.model.graph import Graph
+from registry.resources import RESOURCES
+from registry.settings import Settings
+from registry.storage.repository import Repository
+from tests.mongods import Client, client_of, initiate, leave_transaction, other_mongod
 from tests.support import Api, CommandLog, Database, new
 
 
@@ -62,3 +70,22 @@ async def test_every_write_has_a_time_limit_on_the_server(api: Api, commands: Co
     sent = set(commands.names())
     assert sent >= {"insert", "update", "delete", "commitTransaction"}
     assert not commands.unlimited - {"endSessions"}
+
+
+async def test_a_connection_without_sessions_ends_the_service(mongodb_uri: str) -> None:
+    reasons: list[str] = []
+    graph, capacity = Graph(RESOURCES), Capacity.of(Settings())
+    async with other_mongod(mongodb_uri, "--replSet", "other") as uri:
+        # The driver keeps the only connection, which it opens before there is a primary.
+        client: Client = AsyncIOMotorClient(uri, maxPoolSize=1)
+        await client.admin.command("ping")
+        await initiate(uri)
+        repository = Repository(client.registry, graph, capacity, reasons.append)
+        with pytest.raises(Unavailable):
+            await repository.write([Write(Verb.REMOVE, graph["person"], NEW, NO_CHANGE)])
+        await repository.close()
+        client.close()
+    reason = (
+        "MongoDB cannot be used any more: Sessions are not supported by this MongoDB deployment"
+    )
+    assert reasons[0] == reason

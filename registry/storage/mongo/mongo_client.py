@@ -20,7 +20,12 @@ from motor.motor_asyncio import (
     AsyncIOMotorDatabase,
 )
 from pymongo import monitoring
-from pymongo.errors import ConnectionFailure, OperationFailure, PyMongoError
+from pymongo.errors import (
+    ConfigurationError,
+    ConnectionFailure,
+    OperationFailure,
+    PyMongoError,
+)
 
 from registry.capacity import THREADS
 from registry.metrics import COMMANDS, CONNECTIONS, CONNECTIONS_IN_USE
@@ -229,9 +234,14 @@ class SessionPool:
     """The idle sessions of one database; motor starts and ends each of them in a thread.
 
     If they were causally consistent, each transaction would wait for the time of the one before.
+    on_failure: called with the reason if the driver refuses sessions. It does so for ever on a
+    connection that it has opened while MongoDB started, which `directConnection` makes possible.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(
+        self, database: Database, on_failure: Callable[[str], None] = lambda _: None
+    ) -> None:
+        self._on_failure = on_failure
         self._client = database.client
         self._idle: list[AsyncIOMotorClientSession] = []
 
@@ -249,7 +259,9 @@ class SessionPool:
             session = await self._client.start_session(causal_consistency=False)
         try:
             yield session
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, ConfigurationError):
+                self._on_failure(f"MongoDB cannot be used any more: {reason_of(error)}")
             await session.end_session()
             raise
         self._idle.append(session)

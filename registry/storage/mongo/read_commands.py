@@ -1,7 +1,7 @@
 """Read commands: each shows the database at one point in time (read concern "snapshot")."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple, TypeAlias
 
@@ -75,14 +75,16 @@ class ReadCommands:
 
     time: that of the snapshot to read; None for the latest, which has every write acknowledged
     before the call, whichever service or process sent it. session: that of a `cancellable_session`;
-    None for commands that end soon by themselves.
+    None for commands that end soon by themselves. on_failure: as of SessionPool.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(
+        self, database: Database, on_failure: Callable[[str], None] = lambda _: None
+    ) -> None:
         self.database = database
         self._codec_options = database.codec_options
         self._client: MongoClient[dict[str, Any]] = database.client.delegate
-        self._sessions = SessionPool(database)
+        self._sessions = SessionPool(database, on_failure)
         # The read concern that shows all acknowledged writes, and what it was confirmed for.
         self._latest: Mapping[str, Any] = {}
         self._topology: TopologyDescription | None = None

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeAlias
 
@@ -167,12 +167,14 @@ _EXPECTED = RequestError, TransactionConflict, ConnectionFailure
 
 
 class Transactions:
-    """Runs transactions of one database."""
+    """Runs transactions of one database. on_failure: as of SessionPool."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(
+        self, database: Database, on_failure: Callable[[str], None] = lambda _: None
+    ) -> None:
         self._database = database
         self._search: asyncio.Task[None] | None = None  # for transactions of lost clients
-        self._sessions = SessionPool(database)
+        self._sessions = SessionPool(database, on_failure)
 
     async def close(self) -> None:
         """End the sessions, after the last transaction."""

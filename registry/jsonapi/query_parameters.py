@@ -33,6 +33,7 @@ from registry.jsonapi.query import (
     unknown_parameter,
 )
 from registry.jsonapi.searching import SEARCH, searched_fields
+from registry.model.attributes import Operator
 from registry.model.graph import Graph
 from registry.model.implicit_attributes import Moment
 from registry.model.record import MAX_ID
@@ -328,7 +329,8 @@ QUERY_PARAMETERS: tuple[QueryParameter[QueryParser, QueryScope], ...] = (
     QueryParameter(
         "filter[FIELD][OPERATOR]",
         AppliesTo.COLLECTIONS,
-        f"Compares by an operator. `in` has at most {MAX_VALUES:,} values, separated by commas; "
+        f"Compares by an operator that the attribute has: {quoted(*Operator, NULL)}. "
+        f"`in` has at most {MAX_VALUES:,} values, separated by commas; "
         f"`prefix` and `contains` have at most {MAX_PART_LENGTH:,} characters.",
         QueryParser.filter,
     ),

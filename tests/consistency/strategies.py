@@ -6,7 +6,12 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from registry.jsonapi.filtering import filter_operators
+from registry.model.graph import Graph
+from registry.resources import RESOURCES
 from tests.consistency.model import ATTRIBUTES, RELATIONSHIPS, TARGETS, Condition, Query
+
+_GRAPH = Graph(RESOURCES)
 
 types = st.sampled_from(["person", "computer"])
 
@@ -119,7 +124,7 @@ def collection_queries(draw: st.DrawFn, type_name: str, ids: Sequence[int]) -> Q
 def conditions(draw: st.DrawFn, type_name: str, ids: Sequence[int]) -> Condition:
     """Return a comparison of a field with a value."""
     name = draw(st.sampled_from(NAMES[type_name]))
-    operator = draw(st.sampled_from(operators(name)))
+    operator = draw(st.sampled_from(operators(type_name, name)))
     values: st.SearchStrategy[Any] = st.integers(1, 3) | st.sampled_from(ids or [1])
     if name not in {"id", "owner"}:
         values = emails.filter(bool) | texts if name == "email" else _frequent_texts | texts
@@ -145,10 +150,9 @@ def related_conditions(draw: st.DrawFn, type_name: str, ids: Sequence[int]) -> C
     return {"name": relationship, "op": operator, "val": parts}
 
 
-def operators(name: str) -> list[str]:
-    """Return the operators of a field."""
-    for_all = ["eq", "ne", "lt", "le", "gt", "ge", "in", "null"]
-    return for_all if name in {"id", "owner"} else [*for_all, "prefix", "contains"]
+def operators(type_name: str, name: str) -> list[str]:
+    """Return the operators of a field: all that the service has must be in the model."""
+    return [str(operator) for operator in filter_operators(_GRAPH[type_name].filterable[name])]
 
 
 def _has_notation(condition: Condition) -> bool:

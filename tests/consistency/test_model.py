@@ -363,7 +363,7 @@ class Comparison(RuleBasedStateMachine):
                 operands = {"null": True, "in": [value]}
                 if isinstance(value, str):
                     operands["contains"] = value.swapcase()
-                for operator in strategies.operators(name):
+                for operator in strategies.operators(identity[0], name):
                     operand = operands.get(operator, value)
                     if operand is not None or operator in {"eq", "ne"}:
                         condition = {"name": f"{prefix}{name}", "op": operator, "val": operand}

@@ -22,21 +22,15 @@ _TRACE = re.compile(
 _KEY = web.RequestKey("request_id", str)
 
 
-def start_id(request: web.BaseRequest) -> str:
-    """Give a request its id, and return it: the one sent, or a new one, which is not a secret."""
-    headers = request.headers
-    is_sent = _SENT_ID in headers or _TRACEPARENT in headers
-    id_ = (sent_id(headers) if is_sent else None) or f"{getrandbits(128):032x}"
-    request[_KEY] = id_
-    return id_
-
-
 def request_id(request: web.BaseRequest) -> str:
-    """Return the id of a request; of one that no middleware has seen, a new one."""
+    """Return the id of a request: the one sent, or a new one, which is not a secret."""
     try:
         id_: str = request[_KEY]
     except KeyError:
-        return start_id(request)
+        headers = request.headers
+        is_sent = _SENT_ID in headers or _TRACEPARENT in headers
+        id_ = (sent_id(headers) if is_sent else None) or f"{getrandbits(128):032x}"
+        request[_KEY] = id_
     return id_
 
 

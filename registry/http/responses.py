@@ -14,7 +14,7 @@ from registry.http.checks import Cors
 from registry.http.deadlines import Deadlines
 from registry.http.error_responses import has_response_begun, reset, respond_to
 from registry.http.request_headers import GZIP_SUFFIX, is_current
-from registry.http.request_ids import request_id, start_id
+from registry.http.request_ids import request_id
 from registry.http.sending import (
     GZIP,
     MAX_WRITE,
@@ -25,13 +25,10 @@ from registry.http.sending import (
     send_in_parts,
 )
 from registry.protocol import REQUEST_ID
-from registry.storage import Snapshot
+from registry.storage import Repository, Snapshot
 
 POSITION = "Registry-Position"
 """The position in the change feed of the point in time that a document shows."""
-
-SNAPSHOT = web.ResponseKey("snapshot", Snapshot)
-"""What a document shows, if that is what was read; not set for the response to a write."""
 
 _REQUEST_ID, _SERVER = istr(REQUEST_ID), istr(hdrs.SERVER)
 
@@ -62,7 +59,6 @@ def finish(limits: Limits, addresses: Addresses, deadlines: Deadlines) -> Middle
 
     @web.middleware
     async def finish(request: web.Request, handler: Handler) -> web.StreamResponse:
-        start_id(request)
         try:
             task = deadlines.start()
             try:
@@ -90,7 +86,6 @@ async def _complete(
     body = response.body
     if not isinstance(body, bytes):
         return response
-    await _add_position(request, response)
     if _represent(request, response, len(body)):
         response.body = body = await gzipped(body)
     if len(body) > MAX_WRITE and response.body and request.method != hdrs.METH_HEAD:
@@ -104,19 +99,18 @@ async def _send_stream(request: web.Request, response: Streamed) -> None:
     async with aclosing(response.pieces):
         # Until the beginning is ready, an error still becomes an error document.
         beginning = await response.beginning()
-        await _add_position(request, response)
+        if response.snapshot is not None:  # it has its time by now
+            repository = request.app[REPOSITORY]
+            response.headers[POSITION] = await position(response.snapshot, repository)
         _represent(request, response, len(beginning))
         if response.status != 304 and request.method != hdrs.METH_HEAD:
             await response.send(request, beginning)
 
 
-async def _add_position(request: web.Request, response: web.StreamResponse) -> None:
-    """Tell which point in time a document shows; its snapshot has read something by now."""
-    snapshot = response.get(SNAPSHOT)
-    if snapshot is not None:
-        repository = request.app[REPOSITORY]
-        time = snapshot.time or await repository.now()
-        response.headers[POSITION] = repository.positions.encode(time)
+async def position(snapshot: Snapshot, repository: Repository) -> str:
+    """Return the position of a snapshot in the change feed."""
+    time = snapshot.time or await repository.now()
+    return repository.positions.encode(time)
 
 
 def _represent(request: web.Request, response: web.StreamResponse, size: int) -> bool:
@@ -135,8 +129,8 @@ def _represent(request: web.Request, response: web.StreamResponse, size: int) ->
         if tag is not None:
             tag += GZIP_SUFFIX
             headers[hdrs.ETAG] = f'"{tag}"'
-    is_conditional = request.method in _READS and (tag is not None or SNAPSHOT in response)
-    if not (is_conditional and is_current(request, tag)):
+    has_state = tag is not None or isinstance(response, Streamed)
+    if not (has_state and request.method in _READS and is_current(request, tag)):
         return is_compressed
     response.set_status(304)
     if isinstance(response, web.Response):

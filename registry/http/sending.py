@@ -12,6 +12,7 @@ from registry.http.app_keys import SETTINGS
 from registry.jsonapi.content_negotiation import accepts_gzip
 from registry.jsonapi.error_types import Overloaded
 from registry.offloading import MAX_INLINE_BYTES, offload
+from registry.storage import Snapshot
 
 GZIP = "gzip"
 """The name of the content coding (RFC 9110, 8.4.1.3), which all clients accept that accept any."""
@@ -35,14 +36,19 @@ class Streamed(web.StreamResponse):
     """A response whose body is made while it is sent.
 
     pieces: of the body; closed at the end. What they raise before the first MIN_BYTES have been
-    made becomes an error document; later, it resets the connection.
+    made becomes an error document; later, it resets the connection. snapshot: what they read; None
+    for a write.
     """
 
     def __init__(
-        self, pieces: AsyncGenerator[bytes], *, status: int = 200, headers: Mapping[str, str]
+        self,
+        pieces: AsyncGenerator[bytes],
+        snapshot: Snapshot | None,
+        status: int,
+        headers: Mapping[str, str],
     ) -> None:
         super().__init__(status=status, headers=headers)
-        self.pieces = pieces
+        self.pieces, self.snapshot = pieces, snapshot
 
     async def beginning(self) -> bytes:
         """Make and return the first pieces, with at least MIN_BYTES unless they are all."""

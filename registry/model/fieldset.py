@@ -14,8 +14,8 @@ from registry.model.record import Record
 from registry.model.resource_type import ResourceType
 
 _COMPILED_AFTER = 100
-"""Resources that a fieldset shows in lists before its function is compiled, which takes as long
-as dumping a hundred: a client that cycles through fieldsets cannot cause more work than that."""
+"""Resources that a fieldset shows before its function is compiled, which takes as long as dumping
+a hundred: a client that cycles through fieldsets cannot cause more work than that."""
 
 
 _KNOWN_MODULES = {each.__module__ for each in (Field, ComputedText, CopiedText)}
@@ -32,7 +32,7 @@ class Fieldset:
         shown = [name for name in resource.readable if name in names]
         self.schema = resource.record_schema(only=shown)
         self.fields = _stored_fields(resource, self.schema)
-        self._listed = 0
+        self._shown = 0
 
     def dump(self, record: Record) -> dict[str, Any]:
         """Return the attributes of a resource in JSON, by name."""
@@ -40,11 +40,10 @@ class Fieldset:
         return shown
 
     def dump_all(self, records: Sequence[Record]) -> list[dict[str, Any]]:
-        """Return the attributes of resources, each as `dump` does: of several by its function."""
-        if len(records) > 1:
-            self._listed += len(records)
-            if self._listed > _COMPILED_AFTER and (dump := self._compiled):
-                return dump(records)
+        """Return the attributes of resources, each as `dump` does; in time, by its function."""
+        self._shown += len(records)
+        if self._shown > _COMPILED_AFTER and (dump := self._compiled):
+            return dump(records)
         shown: list[dict[str, Any]] = self.schema.dump(records, many=True)
         return shown
 

@@ -11,8 +11,9 @@ from aiohttp import web
 from registry.compound import CompoundStream, resolve, single_chunk
 from registry.http.request_headers import NO_PREFERENCES
 from registry.http.routes import Route
+from registry.http.sending import Streamed
 from registry.http.views.resource import read_listing
-from registry.http.views.responding_view import RespondingView, document_pieces
+from registry.http.views.responding_view import JSONAPI, RespondingView, document_pieces
 from registry.jsonapi.changes import Verb
 from registry.jsonapi.documents import (
     Envelope,
@@ -86,7 +87,7 @@ class RelatedView(_RelationshipView):
             envelope = Envelope(links, many=False)
             primary = stream.primary(single_chunk(records))
             pieces = document_pieces(stream, primary, query, envelope)
-            return self.stream(self.in_slot(pieces), snapshot)
+            return Streamed(self.in_slot(pieces), snapshot, 200, JSONAPI)
 
         def encode() -> bytes:
             linkage, counts = compound.linkage, compound.counts
@@ -109,7 +110,7 @@ class LinkageView(_RelationshipView):
         snapshot = self.repository.snapshot()
         owner = await snapshot.get(self.resource, self.resource_id)
         if relationship.to_many and page is None:
-            return self.stream(self._all_pieces_of(owner, query, snapshot), snapshot)
+            return Streamed(self._all_pieces_of(owner, query, snapshot), snapshot, 200, JSONAPI)
         if page is None:
             window = Window(await self.related(owner, snapshot), more=False)
             own_links = relationship_links(resource, owner["_id"], relationship.name)
@@ -123,7 +124,7 @@ class LinkageView(_RelationshipView):
             meta = page_meta(page, window) if relationship.to_many else None
             envelope = Envelope(links, meta, relationship.to_many)
             pieces = self._pieces(single_chunk(window.records), query, snapshot, envelope)
-            return self.stream(self.in_slot(pieces), snapshot)
+            return Streamed(self.in_slot(pieces), snapshot, 200, JSONAPI)
         if query.include:  # its paths begin with the relationship
             rest = {**(compound.included or {})}
             first = {target.type: [*window.records, *rest.pop(target.type, ())]}

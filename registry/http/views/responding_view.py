@@ -9,7 +9,7 @@ from aiohttp import hdrs, web
 from registry.compound import CompoundStream, resolve, single_chunk
 from registry.csv_format import CsvTable
 from registry.http.request_headers import make_etag
-from registry.http.responses import SNAPSHOT
+from registry.http.responses import POSITION, position
 from registry.http.sending import Streamed
 from registry.http.views.document_view import ResourceView
 from registry.jsonapi.changes import Change
@@ -64,7 +64,7 @@ class RespondingView(ResourceView):
             resolved = await resolve(resource, [record], query, snapshot, self.graph)
             if resolved is None:
                 pieces = self.in_slot(self._pieces_of(record, query, snapshot, change))
-                return self.stream(pieces, shown, status, headers)
+                return Streamed(pieces, shown, status, headers)
             compound = resolved
         linkage = _with_written(compound.linkage, resource, record, change)
 
@@ -104,7 +104,7 @@ class RespondingView(ResourceView):
         content = _content_headers(table)
         if query.page is None:
             pieces = self._all_pieces(resource, listing, query, snapshot, table)
-            return self.stream(pieces, snapshot, headers=content)
+            return Streamed(pieces, snapshot, 200, content)
         window, url = await listing.window(query.page), self.url
         records, is_bounded = window.records, table is None
         compound = await resolve(
@@ -116,7 +116,7 @@ class RespondingView(ResourceView):
             stream = CompoundStream(resource, query, snapshot, self.graph)
             primary = stream.primary(single_chunk(records))
             pieces = document_pieces(stream, primary, query, Envelope(links, meta))
-            return self.stream(self.in_slot(pieces), snapshot, headers=content)
+            return Streamed(self.in_slot(pieces), snapshot, 200, content)
 
         def encode() -> bytes:
             if table:
@@ -172,19 +172,6 @@ class RespondingView(ResourceView):
             async for piece in pieces:
                 yield piece
 
-    def stream(
-        self,
-        pieces: AsyncGenerator[bytes],
-        snapshot: Snapshot | None,
-        status: int = 200,
-        headers: Mapping[str, str] = JSONAPI,
-    ) -> Streamed:
-        """Respond with the pieces of a body, without an entity tag."""
-        response = Streamed(pieces, status=status, headers=headers)
-        if snapshot is not None:
-            response[SNAPSHOT] = snapshot
-        return response
-
     async def respond(
         self,
         encode: Callable[[], bytes],
@@ -206,10 +193,9 @@ class RespondingView(ResourceView):
 
         body, etag = await offload(encode_with_tag, size=size)
         headers = {**headers, hdrs.ETAG: f'"{etag}"'}
-        response = web.Response(status=status, body=body, headers=headers)
         if snapshot is not None:
-            response[SNAPSHOT] = snapshot
-        return response
+            headers[POSITION] = await position(snapshot, self.repository)
+        return web.Response(status=status, body=body, headers=headers)
 
 
 async def document_pieces(

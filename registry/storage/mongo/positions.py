@@ -7,7 +7,6 @@
 
 import struct
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from functools import lru_cache
 from hashlib import sha256
 from typing import TypeAlias
 
@@ -41,6 +40,7 @@ class Positions:
 
     def __init__(self, database: bytes) -> None:
         self._database = database
+        self._last: tuple[FeedPosition | None, str] = (None, "")
 
     @classmethod
     async def of(cls, database: Database, collection: str) -> "Positions":
@@ -53,7 +53,19 @@ class Positions:
 
     def encode(self, position: FeedPosition) -> str:
         """Return the text of a position."""
-        return _encoded(position, self._database)
+        last, text = self._last  # mostly the same object, as reads of a batch share their time
+        if position is not last:
+            text = self._encoded(position)
+            self._last = position, text
+        return text
+
+    def _encoded(self, position: FeedPosition) -> str:
+        if isinstance(position, Timestamp):
+            value = bytes([_OF_TIME]) + _TIME.pack(position.time, position.inc)
+        else:
+            value = bytes([_OF_TOKEN]) + bytes.fromhex(position)
+        content = value + self._database
+        return urlsafe_b64encode(content + _checksum(content)).decode().rstrip("=")
 
     def decode(self, text: str) -> FeedPosition:
         """Return the position of a text. Raises InvalidPosition."""
@@ -69,16 +81,6 @@ class Positions:
         if kind not in {_OF_TIME, _OF_TOKEN} or not content.endswith(self._database):
             raise InvalidPosition(f"{quoted(text)} is a position of another database.")
         return Timestamp(*_TIME.unpack(value)) if kind == _OF_TIME else value.hex().upper()
-
-
-@lru_cache(maxsize=64)  # reads share their times
-def _encoded(position: FeedPosition, database: bytes) -> str:
-    if isinstance(position, Timestamp):
-        value = bytes([_OF_TIME]) + _TIME.pack(position.time, position.inc)
-    else:
-        value = bytes([_OF_TOKEN]) + bytes.fromhex(position)
-    content = value + database
-    return urlsafe_b64encode(content + _checksum(content)).decode().rstrip("=")
 
 
 def _checksum(content: bytes) -> bytes:

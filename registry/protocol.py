@@ -6,6 +6,8 @@ EVENT_STREAM = "text/event-stream"
 
 CSV_TYPE = "text/csv"
 
+NDJSON_TYPE = "application/x-ndjson"
+
 EXTENSION = "https://jsonapi.org/ext/atomic"
 """The URI of the extension Atomic Operations in the media type."""
 

@@ -7,6 +7,7 @@ from aiohttp.typedefs import Handler
 
 from registry.http.app_keys import ADDRESSES, LIMITS, REPOSITORY
 from registry.http.routes import Cost, route_of
+from registry.jsonapi.content_negotiation import csv_charset
 from registry.offloading import MAX_INLINE_BYTES, pause
 from registry.storage import Bulkhead
 
@@ -53,7 +54,9 @@ def _bulkhead(request: web.Request, cost: Cost) -> Bulkhead | None:
 
 
 def _may_be_large(request: web.Request) -> bool:
-    """Return whether the body is larger than what is parsed at once, or its size is not known."""
+    """Return whether the body may be larger than what is parsed at once, as a file of rows."""
+    if csv_charset(request.headers.get(hdrs.CONTENT_TYPE)):
+        return True
     if request.headers.get(hdrs.CONTENT_ENCODING, "identity") != "identity":
         return True
     size = request.content_length

@@ -117,7 +117,7 @@ class Connection(asyncio.Protocol):
         """Read no further requests until the client reads its responses; limit the time of that."""
         self._protocol.pause_writing()
         self._is_blocked = True
-        self._send_timer = self._loop.call_later(self._limits.send_seconds, self._abort_slow_reader)
+        self._limit_sending()
         self._regulate_reading()
 
     def resume_writing(self) -> None:
@@ -185,7 +185,9 @@ class Connection(asyncio.Protocol):
         is_ahead = self._unread > self._limits.head_bytes
         if is_ahead and self._request is None:
             self._loop.call_later(_BEGIN_SECONDS, self._refuse_large_head)
-        holds = is_ahead or self._is_blocked
+        # A client may send a whole file before it reads any of the report; aiohttp bounds what
+        # waits of a body.
+        holds = is_ahead or (self._is_blocked and not self._receives_body)
         if holds and not self._holds and self._transport.is_reading():
             self._transport.pause_reading()
             self._holds = True
@@ -198,7 +200,18 @@ class Connection(asyncio.Protocol):
         if self._request is None and self._unread > self._limits.head_bytes:
             self._transport.close()
 
+    @property
+    def _receives_body(self) -> bool:
+        """Whether the response has begun before the body of its request is complete."""
+        return self._request is not None and not self._request.content.is_eof()
+
+    def _limit_sending(self) -> None:
+        self._send_timer = self._loop.call_later(self._limits.send_seconds, self._abort_slow_reader)
+
     def _abort_slow_reader(self) -> None:
+        if self._receives_body:
+            self._limit_sending()
+            return
         _log.info("A client has not read a part of its response in %g s", self._limits.send_seconds)
         self.abort()
 

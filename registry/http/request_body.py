@@ -2,6 +2,7 @@
 
 import asyncio
 import zlib
+from collections.abc import AsyncGenerator, Iterator
 
 from aiohttp import StreamReader, hdrs, web
 from aiohttp.http import HttpVersion11
@@ -10,6 +11,9 @@ from registry.http.app_keys import DEADLINES, LIMITS, Limits
 from registry.http.sending import GZIP_FORMAT
 from registry.jsonapi import content_negotiation
 from registry.jsonapi.error_types import BodyTooLarge, MalformedRequest, RequestTimeout
+
+_MAX_PIECE = 2**17
+"""Bytes that are decompressed at once of a body that arrives in pieces."""
 
 _UNDECODABLE = "The body cannot be decoded as its headers declare."
 
@@ -23,9 +27,7 @@ async def read_body(request: web.Request, extension: str | None = None) -> bytes
     content_negotiation.check_content_type(request.headers.get(hdrs.CONTENT_TYPE), extension)
     content_negotiation.check_content_encoding(request.headers.get(hdrs.CONTENT_ENCODING))
     limits, size = request.app[LIMITS], request.content_length
-    coding = request.headers.get(hdrs.TRANSFER_ENCODING, "chunked")
-    if size is None and coding.strip().lower() != "chunked":  # aiohttp would pass the body on
-        raise MalformedRequest("The only supported `Transfer-Encoding` is `chunked`.")
+    _check_transfer(request)
     if size is not None and size > limits.body_bytes:
         raise BodyTooLarge(limits.body_bytes)
     try:
@@ -41,6 +43,60 @@ async def read_body(request: web.Request, extension: str | None = None) -> bytes
     return body
 
 
+async def body_pieces(request: web.Request) -> AsyncGenerator[bytes]:
+    """Yield the body, decoded, in pieces of at most a few hundred kB, while it arrives.
+
+    It may take any time, but each piece has a limit. Raises UnsupportedMediaType, RequestTimeout,
+    MalformedRequest.
+    """
+    encoding = request.headers.get(hdrs.CONTENT_ENCODING)
+    content_negotiation.check_content_encoding(encoding)
+    _check_transfer(request)
+    seconds, content = request.app[LIMITS].arrival_seconds, request.content
+    decode = _inflated if encoding and encoding.strip().lower() == "gzip" else _as_is
+    decompressor = zlib.decompressobj(GZIP_FORMAT)
+    try:
+        if not content.is_eof():
+            await _ask_for_body(request)
+        while not content.at_eof():
+            async with asyncio.timeout(seconds):
+                piece = await content.readany()
+            for decoded_piece in decode(piece, decompressor):
+                yield decoded_piece
+    except TimeoutError as error:
+        raise RequestTimeout(seconds) from error
+    except (web.RequestPayloadError, zlib.error) as error:
+        raise MalformedRequest(_UNDECODABLE) from error
+    if decode is _inflated and (not decompressor.eof or decompressor.unused_data):
+        raise MalformedRequest(_UNDECODABLE)
+
+
+def _as_is(piece: bytes, _: object) -> Iterator[bytes]:
+    yield piece
+
+
+def _inflated(piece: bytes, decompressor: "zlib._Decompress") -> Iterator[bytes]:
+    """Yield what a piece of gzip decompresses to, in bounded pieces."""
+    rest = piece
+    while rest:
+        yield decompressor.decompress(rest, _MAX_PIECE)
+        rest = decompressor.unconsumed_tail
+
+
+def _check_transfer(request: web.Request) -> None:
+    coding = request.headers.get(hdrs.TRANSFER_ENCODING, "chunked")
+    # aiohttp would pass the body on.
+    if request.content_length is None and coding.strip().lower() != "chunked":
+        raise MalformedRequest("The only supported `Transfer-Encoding` is `chunked`.")
+
+
+async def _ask_for_body(request: web.Request) -> None:
+    """Send the interim response that the client may wait for (RFC 9110, 10.1.1)."""
+    if hdrs.EXPECT in request.headers and request.version >= HttpVersion11:
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0  # of the response, which has not begun
+
+
 async def _receive(request: web.Request, limits: Limits) -> bytes:
     content = request.content
     if content.is_eof():  # most arrive with the head: creating takes 7.5 % more CPU otherwise
@@ -48,9 +104,7 @@ async def _receive(request: web.Request, limits: Limits) -> bytes:
     deadlines = request.app[DEADLINES]
     deadlines.stop()
     async with asyncio.timeout(limits.arrival_seconds):
-        if hdrs.EXPECT in request.headers and request.version >= HttpVersion11:
-            await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-            request.writer.output_size = 0  # of the response, which has not begun
+        await _ask_for_body(request)
         body = await _receive_rest(content, limits.body_bytes)
     deadlines.start()
     return body

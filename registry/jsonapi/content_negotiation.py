@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from registry.jsonapi.error_objects import quoted
 from registry.jsonapi.error_types import NotAcceptable, UnsupportedMediaType
-from registry.protocol import MEDIA_TYPE, media_type
+from registry.protocol import CSV_TYPE, MEDIA_TYPE, media_type
 
 Parts: TypeAlias = tuple[str, ...]
 
@@ -42,6 +42,17 @@ def check_content_type(header: str | None, extension: str | None = None) -> None
             f"The body must be sent as `Content-Type: {expected}`, without other parameters such "
             f"as `; charset=utf-8`, not as {quoted(header)}."
         )
+
+
+def csv_charset(header: str | None) -> str | None:
+    """Return the encoding of a CSV file, by default UTF-8; None for another media type."""
+    if header is None or not header.lstrip().lower().startswith(CSV_TYPE):
+        return None
+    name, *parameters = _split(header)
+    if name != CSV_TYPE:
+        return None
+    named = (part.partition("=")[2] for part in parameters if part.startswith("charset="))
+    return next(named, "utf-8").strip('"')
 
 
 def check_parameters(header: str, extension: str | None = None) -> None:

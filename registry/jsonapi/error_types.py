@@ -302,6 +302,14 @@ def _flat(messages: Any) -> Iterator[str]:
         yield from _flat(message)
 
 
+@example(
+    "The column `colour` does not fit: a `person` has `id`, `first_name`, `last_name`, `email`. "
+    "Rename it, or leave it out, by the parameter `rows[map][COLUMN]`."
+)
+class InvalidFile(ApiError, status=422, code="invalid_file"):
+    """A file of rows cannot be imported, or no further."""
+
+
 class IdempotencyKeyReused(ApiError, status=422, code="idempotency_key_reused"):
     """Another request of this client has the same `Idempotency-Key`; nothing was changed."""
 

@@ -32,6 +32,7 @@ from registry.jsonapi.query import (
     QueryScope,
     unknown_parameter,
 )
+from registry.jsonapi.row_options import CREATE, KEY, REPLACE, RowOptions, RowOptionsParser
 from registry.jsonapi.searching import SEARCH, searched_fields
 from registry.model.attributes import Operator
 from registry.model.graph import Graph
@@ -53,6 +54,7 @@ class AppliesTo(StrEnum):
     RESOURCES = "all documents with resources"
     COLLECTIONS = "collections"
     FEED = "`/changes`"
+    ROWS = "`POST` of a CSV file"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,7 @@ class QueryParameter(Generic[_Parser, _Scope]):
 _SIZE: _Json = {"type": "integer", "minimum": 1, "maximum": LARGEST_PAGE}
 _NUMBER: _Json = {"type": "integer", "format": "int64", "minimum": 1, "maximum": MAX_ID}
 _STRING: _Json = {"type": "string"}
+_BOOLEAN: _Json = {"type": "boolean"}
 
 
 def _fixed(
@@ -256,7 +259,7 @@ QUERY_PARAMETERS: tuple[QueryParameter[QueryParser, QueryScope], ...] = (
         "With `page[number]`: whether to count the resources on all pages, `true` by default. The "
         "total is that of the same point in time as the page; it takes time only with filters.",
         QueryParser.keep,
-        _fixed("page[total]", {"type": "boolean"}),
+        _fixed("page[total]", _BOOLEAN),
     ),
     QueryParameter(
         "sort",
@@ -362,13 +365,47 @@ FEED_PARAMETERS: tuple[QueryParameter[FeedParser, Graph], ...] = (
     ),
 )
 
+ROW_PARAMETERS: tuple[QueryParameter[RowOptionsParser, QueryScope], ...] = (
+    QueryParameter(
+        KEY,
+        AppliesTo.ROWS,
+        "What tells resources apart, once per type: `serial`, `first_name,last_name`, or "
+        "`owner.email` for the resources that the rows link to. By default, the id, or else a "
+        "unique attribute or an e-mail address.",
+        RowOptionsParser.key,
+        _fixed(KEY, {"type": "array", "items": _STRING}, explode=True),
+        repeats=True,
+    ),
+    QueryParameter(
+        "rows[map][COLUMN]",
+        AppliesTo.ROWS,
+        "The name that replaces that of a column in the header; an empty one leaves it out.",
+        RowOptionsParser.map,
+        _fixed("rows[map][Serial number]", allowEmptyValue=True),
+    ),
+    QueryParameter(
+        REPLACE,
+        AppliesTo.ROWS,
+        "Whether empty cells remove values and links. By default, they change nothing.",
+        RowOptionsParser.choose,
+        _fixed(REPLACE, _BOOLEAN),
+    ),
+    QueryParameter(
+        CREATE,
+        AppliesTo.ROWS,
+        "Whether to create a new resource from each row.",
+        RowOptionsParser.choose,
+        _fixed(CREATE, _BOOLEAN),
+    ),
+)
+
 
 class _Names(Generic[_Parser, _Scope]):
     """The rows that apply to a request, found by the names of parameters."""
 
     def __init__(self, rows: Sequence[QueryParameter[_Parser, _Scope]]) -> None:
         self._fixed = {row.name: row for row in rows}
-        names = (re.sub("[A-Z]+", r"([^\\[\\]]+)", re.escape(row.name)) for row in rows)
+        names = (re.sub("[A-Z]+", _word, re.escape(row.name)) for row in rows)
         self._patterns = list(zip(map(re.compile, names), rows, strict=True))
         self._supported = [row.name for row in rows]
 
@@ -397,9 +434,15 @@ class _Names(Generic[_Parser, _Scope]):
         raise unknown_parameter(name, self._supported)
 
 
+def _word(placeholder: re.Match[str]) -> str:
+    """Return the pattern of what replaces a word. A header can have any text."""
+    return "(.+)" if placeholder[0] == "COLUMN" else r"([^\[\]]+)"
+
+
 _OF_COLLECTIONS = _Names(QUERY_PARAMETERS)
 _OF_RESOURCES = _Names([row for row in QUERY_PARAMETERS if row.applies_to is AppliesTo.RESOURCES])
 _OF_FEED = _Names(FEED_PARAMETERS)
+_OF_ROWS = _Names(ROW_PARAMETERS)
 
 
 def parse_query(parameters: Iterable[tuple[str, str]], scope: QueryScope) -> Query:
@@ -418,3 +461,10 @@ def parse_feed_query(parameters: Iterable[tuple[str, str]], graph: Graph) -> Fee
     parser = FeedParser(graph)
     _OF_FEED.parse(parameters, parser, parser.errors)
     return parser.query()
+
+
+def parse_row_options(parameters: Iterable[tuple[str, str]], scope: QueryScope) -> RowOptions:
+    """Return how the rows of a file are imported. Raises ApiErrors with all errors."""
+    parser = RowOptionsParser(scope.resource, scope.graph)
+    _OF_ROWS.parse(parameters, parser, parser.errors)
+    return parser.options()

@@ -15,6 +15,7 @@ from typing import Any
 
 from marshmallow import ValidationError, fields
 
+from registry.model.cells import ReadCell, read_boolean, read_date, read_decimal, read_time
 from registry.model.record import MAX_ID
 
 MAX_INTEGER, MIN_INTEGER = MAX_ID, -MAX_ID - 1
@@ -60,7 +61,8 @@ class Kind:
 
     stored_type: the class of values in records. expected: a noun phrase for valid values, for error
     messages. schema: OpenAPI, of the values that filters compare with. example: of a value in JSON.
-    parse: a value in a query parameter -> the value in JSON; raises ValueError. check: a validator
+    parse: a value in a query parameter -> the value in JSON; raises ValueError. read: the same for
+    a cell of a spreadsheet; None if people write it alike. check: a validator
     of loaded values, for those that MongoDB cannot store; None if the field loads no others. store:
     a loaded value -> the stored form. restore: the reverse. is_indexed: whether filters and sorting
     have an index. ignores_case: whether unique values that differ in case alone are the same.
@@ -72,6 +74,7 @@ class Kind:
     example: Any
     operators: tuple[Operator, ...] = ORDER
     parse: Callable[[str], Any] = same
+    read: ReadCell | None = None
     check: Callable[[Any], None] | None = None
     store: Callable[[Any], Any] = same
     restore: Callable[[Any], Any] = same
@@ -155,6 +158,7 @@ KINDS: Mapping[type[fields.Field[Any]], Kind] = {
         example=True,
         operators=EQUALITY,
         parse=_parse_boolean,
+        read=read_boolean,
     ),
     fields.Integer: Kind(
         stored_type=int,
@@ -174,6 +178,7 @@ KINDS: Mapping[type[fields.Field[Any]], Kind] = {
         expected='a decimal number in a string, such as "12.50"',
         schema={"type": "string"},
         example="12.50",
+        read=read_decimal,
         check=_check_decimal,
         # The driver has a class of its own in the replies to some commands.
         restore=lambda stored: decimal.Decimal(str(stored)),
@@ -183,6 +188,7 @@ KINDS: Mapping[type[fields.Field[Any]], Kind] = {
         expected="a date such as 2026-02-28",
         schema={"type": "string", "format": "date"},
         example="2026-02-28",
+        read=read_date,
         store=datetime.date.isoformat,
         restore=datetime.date.fromisoformat,
     ),
@@ -191,6 +197,7 @@ KINDS: Mapping[type[fields.Field[Any]], Kind] = {
         expected="a date and time with its time zone, such as 2026-02-28T12:30:00.000Z",
         schema={"type": "string", "format": "date-time"},
         example="2026-02-28T12:30:00.000Z",
+        read=read_time,
         check=_check_time,
         store=_stored_time,
         restore=lambda stored: stored.astimezone(datetime.UTC),

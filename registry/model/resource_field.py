@@ -124,6 +124,18 @@ class ResourceField:
         loaded = self.field.deserialize(self._parsed(value) if is_text else value)
         return None if loaded is None else self.kind.store(loaded)
 
+    def from_cell(self, text: str, *, has_decimal_comma: bool) -> Any:
+        """Return the JSON value of a cell, as people write it, which is yet to be loaded.
+
+        Raises ValidationError.
+        """
+        if self.kind.read is None:
+            return self._parsed(text)
+        try:
+            return self.kind.read(text, has_decimal_comma)
+        except ValueError as error:
+            raise ValidationError(str(error) or f"Not {self.kind.expected}.") from error
+
     def _parsed(self, text: str) -> Any:
         try:
             return self.kind.parse(text)

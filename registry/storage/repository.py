@@ -1,7 +1,8 @@
 """The repository: reads and writes of the resources of one database."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 
 import pymongo
 from bson.timestamp import Timestamp
@@ -12,7 +13,7 @@ from registry.jsonapi.changes import Write
 from registry.jsonapi.error_types import DiskFull, InvalidPosition, PositionExpired
 from registry.model.graph import Graph
 from registry.mongod.data_directory import RESERVE_BYTES, DiskSpace
-from registry.storage.bulkheads import Bulkheads
+from registry.storage.bulkheads import Bulkhead, Bulkheads
 from registry.storage.counters import COUNTERS, prepare_counters
 from registry.storage.errors import RecordRefused, translated_errors
 from registry.storage.index_builds import IndexBuilds
@@ -28,6 +29,8 @@ from registry.storage.reads.shared_reads import Reads
 from registry.storage.reads.snapshot import Snapshot
 from registry.storage.validators import is_declared, prepare_validators
 from registry.storage.writes.group_commit import GroupCommit
+from registry.storage.writes.row_batches import RowBatch, RowImport
+from registry.storage.writes.row_memory import RowMemory
 from registry.storage.writes.write_requests import (
     IdempotencyKey,
     WriteRequest,
@@ -203,12 +206,32 @@ class Repository:
         after which the writes may be in effect, or others, after which nothing is. NotFound has the
         pointer to the resource, or to the targets of a linkage.
         """
-        if not self._disk_space.is_enough:
-            raise DiskFull(RESERVE_BYTES)
         request = WriteRequest(writes, key, author, rolls_back=rolls_back)
         bulkheads = self.bulkheads
         slots = bulkheads.heavy_requests if request.is_large else bulkheads.small_requests
-        await slots.acquire()
+        return await self._run(request, slots)
+
+    @contextmanager
+    def row_import(self, author: str | None, *, rolls_back: bool) -> Iterator[RowImport]:
+        """Yield what writes the rows of a file, each batch as `write` does.
+
+        author: the id of the principal that sent them, None if it is not known. rolls_back: stores
+        nothing; rows see what the earlier ones would have stored.
+        """
+        slots = self.bulkheads.heavy_requests
+
+        async def run(batch: RowBatch, is_refusable: bool) -> None:
+            await self._run(batch, slots, is_refusable=is_refusable)
+
+        with closing(RowMemory(self._graph, self._database.codec_options)) as memory:
+            yield RowImport(run, memory, author, rolls_back=rolls_back)
+
+    async def _run(
+        self, request: WriteRequest, slots: Bulkhead, *, is_refusable: bool = True
+    ) -> list[WriteResult]:
+        if not self._disk_space.is_enough:
+            raise DiskFull(RESERVE_BYTES)
+        await slots.acquire(is_refusable=is_refusable)
         # The slot is free when the writes have ended, even if the caller is cancelled before.
         request.on_end = slots.release
         try:

@@ -50,6 +50,7 @@ REQUESTS: dict[type[ApiError], tuple[str, str, Any, dict[str, str]]] = {
     errors.ExpectationFailed: ("GET", "/persons", None, {"Expect": "200-ok"}),
     errors.MisdirectedRequest: ("GET", "/persons", None, {"Host": "other.example.org"}),
     errors.InvalidField: ("PATCH", "/persons/1", {"data": NAMELESS}, {}),
+    errors.InvalidFile: ("POST", "/persons", b"colour\nred\n", {"Content-Type": "text/csv"}),
     errors.IdempotencyKeyReused: ("POST", "/persons", SENT, KEY),
     errors.AuthenticationRequired: ("GET", "/persons", None, {}),
     errors.TokenRejected: ("GET", "/persons", None, {"Authorization": "Bearer x"}),

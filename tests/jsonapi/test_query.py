@@ -17,6 +17,7 @@ from registry.jsonapi.query import QueryScope
 from registry.jsonapi.query_parameters import (
     FEED_PARAMETERS,
     QUERY_PARAMETERS,
+    ROW_PARAMETERS,
     QueryParameter,
     parse_query,
 )
@@ -109,7 +110,11 @@ def test_a_query_string_is_parsed_or_rejected(parameters: list[tuple[str, str]])
 
 
 def test_the_documentation_has_the_table_of_parameters() -> None:
-    all_rows: list[QueryParameter[Any, Any]] = [*QUERY_PARAMETERS, *FEED_PARAMETERS]
+    all_rows: list[QueryParameter[Any, Any]] = [
+        *QUERY_PARAMETERS,
+        *ROW_PARAMETERS,
+        *FEED_PARAMETERS,
+    ]
     rows = [f"| `{row.name}` | {row.applies_to} | {row.sentence} |" for row in all_rows]
     table = "\n".join(["| parameter | of | value |", "|---|---|---|", *rows])
     assert table in (Path(__file__).parents[2] / "docs/tour.md").read_text(), table

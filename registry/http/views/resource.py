@@ -9,9 +9,10 @@ from registry.csv_format import CsvTable
 from registry.http.request_headers import is_current, read_preferences
 from registry.http.views.document_view import ResourceView
 from registry.http.views.responding_view import JSONAPI, RespondingView
+from registry.http.views.row_import import import_rows
 from registry.jsonapi.authorization import required_by_query
 from registry.jsonapi.changes import NEW, Verb, Write
-from registry.jsonapi.content_negotiation import prefers
+from registry.jsonapi.content_negotiation import csv_charset, prefers
 from registry.jsonapi.error_objects import quoted
 from registry.jsonapi.error_types import InvalidParameter, PreconditionFailed
 from registry.jsonapi.query import WITH_COUNT, Query, QueryScope
@@ -62,11 +63,14 @@ class CollectionView(RespondingView):
         return await self.respond_with_listing(self.resource, listing, query, snapshot, table)
 
     async def post(self) -> web.StreamResponse:
-        """Create a resource, or update one as the request prefers.
+        """Create a resource, or update one as the request prefers; or import a file of rows.
 
         The response has the writable attributes unless `fields` is sent. Raises InvalidParameter
         for `include` and counts in a dry run, as related resources are read after it.
         """
+        charset = csv_charset(self.request.headers.get(hdrs.CONTENT_TYPE))
+        if charset is not None:
+            return await import_rows(self, charset)
         preferences = read_preferences(self.request)
         merges = preferences.merges
         load_change = partial(load, resource=self.resource, verb=Verb.ADD, merges=merges)

@@ -96,10 +96,12 @@ class Transaction:
         )
         return await cursor.to_list(None)
 
-    async def aggregate(self, stages: list[Stage], **options: Any) -> list[Record]:
-        """Return what a pipeline on the database finds, of one reply at most."""
-        cursor = {"batchSize": ONE_BATCH}
-        reply = await self._run({"aggregate": 1, "pipeline": stages, "cursor": cursor, **options})
+    async def aggregate(
+        self, stages: list[Stage], collection: str | int = 1, **options: Any
+    ) -> list[Record]:
+        """Return what a pipeline finds, of one reply at most. collection: 1 for the database."""
+        command = {"aggregate": collection, "pipeline": stages, "cursor": {"batchSize": ONE_BATCH}}
+        reply = await self._run({**command, **options})
         records: list[Record] = reply["cursor"]["firstBatch"]
         return records
 

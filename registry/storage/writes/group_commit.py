@@ -29,6 +29,7 @@ from registry.model.graph import Graph
 from registry.storage.counters import CountersChanged
 from registry.storage.mongo.mongo_client import observed
 from registry.storage.mongo.transactions import TransactionConflict, Transactions
+from registry.storage.writes.row_batches import RowBatch, RowUnit
 from registry.storage.writes.unit_of_work import UnitOfWork
 from registry.storage.writes.write_requests import Outcome, WriteRequest, WriteResult
 
@@ -170,7 +171,11 @@ class GroupCommit:
         known, self._last_ids = self._last_ids, None  # until it is committed
         transactions = self._transactions
         async with transactions.begin(is_shared=is_shared, rolls_back=rolls_back) as transaction:
-            unit = UnitOfWork(transaction, self._graph, known)
+            batch = requests[0]
+            if isinstance(batch, RowBatch):
+                unit: UnitOfWork = RowUnit(batch, transaction, self._graph, known)
+            else:
+                unit = UnitOfWork(transaction, self._graph, known)
             outcomes = await unit.run(requests)
         self._last_ids = known if rolls_back else unit.new_ids.last
         return outcomes, transaction.committed_at

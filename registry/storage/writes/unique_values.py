@@ -101,7 +101,7 @@ class UniqueValues:
 
     def matching_id(self, write: Write) -> int | None:
         """Return the id of the record that has one of the values of a write, None without one."""
-        ids = (self._holder(write.resource, *item) for item in write.unique_values.items())
+        ids = (self.holder(write.resource, *item) for item in write.unique_values.items())
         return next((id_ for id_ in ids if id_ is not None), None)
 
     def conflicts(self, write: Write, target: int) -> list[ValueTaken]:
@@ -109,7 +109,7 @@ class UniqueValues:
         resource, before = write.resource, self._records.before_request
         errors: list[ValueTaken] = []
         for name, value in write.unique_values.items():
-            id_ = self._holder(resource, name, value)
+            id_ = self.holder(resource, name, value)
             if id_ not in (None, target):
                 is_new = before.get((resource.type, id_), {}) is None  # and will not be stored
                 # Scopes to write a type include reading it, so the link needs no other scope.
@@ -118,7 +118,8 @@ class UniqueValues:
                 errors.append(ValueTaken(resource.type, name, pointer, about))
         return errors
 
-    def _holder(self, resource: ResourceType, name: str, value: Any) -> int | None:
+    def holder(self, resource: ResourceType, name: str, value: Any) -> int | None:
+        """Return the id of the record that has a value of a unique attribute, None without one."""
         attribute = resource.attributes[name]
         key = self._key(attribute, value)
         for id_ in self._ids.get((resource.type, name, key), ()):

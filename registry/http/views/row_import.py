@@ -1,0 +1,267 @@
+"""The import of a file of rows, which is applied and reported while it arrives."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing, suppress
+from tempfile import SpooledTemporaryFile
+from typing import Any, Self
+
+import orjson
+from aiohttp import hdrs, web
+
+from registry.access.principal import Action
+from registry.http.access_control import AUTHENTICATOR, PRINCIPAL, bearer_token
+from registry.http.addresses import query_of
+from registry.http.app_keys import DEADLINES
+from registry.http.error_responses import log_error
+from registry.http.request_body import body_pieces
+from registry.http.request_headers import read_preferences
+from registry.http.sending import MAX_WRITE
+from registry.http.views.document_view import ResourceView
+from registry.jsonapi.authorization import Requirement
+from registry.jsonapi.error_objects import quoted
+from registry.jsonapi.error_types import (
+    InvalidFile,
+    InvalidIdempotencyKey,
+    PreconditionFailed,
+    UnsupportedMediaType,
+)
+from registry.jsonapi.query_parameters import parse_row_options
+from registry.offloading import pause
+from registry.protocol import IDEMPOTENCY_KEY, NDJSON_TYPE
+from registry.rows.csv_parser import CHARSETS, is_charset
+from registry.rows.row_reader import Row, RowError, RowReader
+from registry.storage import RowImport, RowOutcome
+
+_BATCH_ROWS = 250
+"""Rows of a transaction. Other writes wait for one at most."""
+
+_READ_AHEAD = 2**18
+"""Bytes that are read before the first row is stored, so that a file that is not of its charset is
+mostly refused as a whole."""
+
+_ROWS_PER_TURN = 32
+"""Rows that are read before the event loop serves others: about 1 ms."""
+
+_KEPT_IN_MEMORY = 2**18
+"""Bytes of a report that wait in memory for the client to read them; more are in a file."""
+
+
+async def import_rows(view: ResourceView, charset: str) -> web.StreamResponse:
+    """Store the rows of the body; respond with a report, which begins when the first are stored.
+
+    charset: as the media type names it. A file that is refused as a whole before has an error
+    document: raises ApiErrors, InvalidFile, UnsupportedMediaType and others.
+    """
+    request = view.request
+    view.negotiate()
+    preferences = read_preferences(request)
+    options = parse_row_options(query_of(request).items(), view.scope)
+    if not is_charset(charset):
+        detail = f"Unsupported charset {quoted(charset)}; supported: {quoted(*CHARSETS)}."
+        raise UnsupportedMediaType(detail)
+    if hdrs.IF_MATCH in request.headers:
+        raise PreconditionFailed
+    if IDEMPOTENCY_KEY in request.headers:
+        raise InvalidIdempotencyKey(
+            f"A file of rows has no `{IDEMPOTENCY_KEY}`: to send it again changes nothing."
+        )
+    reader = RowReader(view.resource, view.graph, options, charset)
+    rolls_back = preferences.rolls_back
+    headers = {hdrs.CONTENT_TYPE: NDJSON_TYPE, "X-Accel-Buffering": "no"}  # of nginx
+    headers |= preferences.acknowledge(is_replayed=False)
+    view.app[DEADLINES].stop()  # the client determines how long it takes
+    with view.repository.row_import(view.author, rolls_back=rolls_back) as rows:
+        response = web.StreamResponse(headers=headers)
+        async with (
+            aclosing(_batches(reader, body_pieces(request))) as batches,
+            _Report(response, request, reader) as report,
+        ):
+            await _store(view, batches, rows, report)
+            await report.end()
+    return response
+
+
+async def _store(
+    view: ResourceView,
+    batches: AsyncGenerator[Sequence[Row]],
+    rows: RowImport,
+    report: "_Report",
+) -> None:
+    """Store the batches; report an error that ends the import once the report has begun."""
+    following = asyncio.ensure_future(anext(batches, None))
+    try:
+        while batch := await following:
+            if not report.has_begun:
+                needed = (Requirement(Action.WRITE, each) for each in report.reader.linked)
+                view.authorize(needed)
+            # Read while the database works.
+            following = asyncio.ensure_future(anext(batches, None))
+            await _check_token(view)
+            valid = [row for row in batch if not row.errors]
+            report.add(batch, await rows.write(valid) if valid else [])
+        report.complete()
+    except Exception as error:
+        if not report.has_begun:
+            raise
+        report.fail(error)
+    finally:
+        following.cancel()
+        with suppress(asyncio.CancelledError, Exception):
+            await following
+
+
+async def _check_token(view: ResourceView) -> None:
+    """Raise InvalidToken if the token has ended meanwhile."""
+    request = view.request
+    if PRINCIPAL in request and (token := bearer_token(request)):
+        await view.app[AUTHENTICATOR].verify(token)
+
+
+async def _batches(
+    reader: RowReader, pieces: AsyncGenerator[bytes]
+) -> AsyncGenerator[Sequence[Row]]:
+    """Yield the rows of a file. Raises InvalidFile also for a file without any."""
+    size, has_rows = 0, False
+    async with aclosing(pieces):
+        rest = list[Row]()  # of a batch that is not complete
+        async for piece in pieces:
+            reader.feed(piece)
+            size += len(piece)
+            if size >= _READ_AHEAD:
+                async for batch in _chunks(reader, rest):
+                    has_rows = True
+                    yield batch
+    reader.feed(b"", is_last=True)
+    async for batch in _chunks(reader, rest):
+        has_rows = True
+        yield batch
+    if rest:
+        yield rest
+    elif not has_rows:
+        raise InvalidFile("The file has no rows." if reader.has_header else "The file is empty.")
+
+
+async def _chunks(reader: RowReader, rest: list[Row]) -> AsyncGenerator[Sequence[Row]]:
+    """Yield the rows that have arrived, in batches. rest: what no batch has yet."""
+    for count, row in enumerate(reader.rows(), 1):
+        rest.append(row)
+        if len(rest) == _BATCH_ROWS:
+            yield rest[:]
+            rest.clear()
+        elif count % _ROWS_PER_TURN == 0:
+            await pause()
+
+
+class _Report:
+    """The lines of a report, sent beside the import, as fast as the client reads them.
+
+    Those that it has not read wait in memory, and many in a temporary file: a client may send all
+    of its file before.
+    """
+
+    def __init__(
+        self, response: web.StreamResponse, request: web.Request, reader: RowReader
+    ) -> None:
+        self.reader = reader
+        self._response, self._request = response, request
+        self._counts = {effect: Counter[str]() for effect in ("created", "updated", "unchanged")}
+        self._rows = self._invalid = 0
+        self._waiting = SpooledTemporaryFile(_KEPT_IN_MEMORY)  # noqa: SIM115 - closed at the exit
+        self._written = self._sent = 0
+        self._has_more, self._is_over = asyncio.Event(), False
+        self._sender: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._sender is not None:
+            self._sender.cancel()
+            await asyncio.wait([self._sender])
+        self._waiting.close()
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a part of the report is on its way to the client."""
+        return self._sender is not None
+
+    def add(self, rows: Sequence[Row], outcomes: Sequence[RowOutcome]) -> None:
+        """Report rows. outcomes: of those without errors."""
+        of_valid = iter(outcomes)
+        for row in rows:
+            errors = row.errors
+            if not errors:
+                outcome = next(of_valid)
+                errors = [self._located(row, *part) for part in outcome.invalid]
+                own = len(outcome.effects) - 1
+                for index, (effect, type_name) in enumerate(outcome.effects):
+                    if index == own or effect != "unchanged":
+                        self._counts[effect][type_name] += 1
+            self._rows += 1
+            if errors:
+                self._invalid += 1
+                self._write({"errors": [error.to_object() for error in errors]})
+        self._write_counts()
+
+    def _located(self, row: Row, error: Any, link: str | None, name: str | None) -> RowError:
+        """Return an error of a row with its column and value."""
+        if name is None:
+            return RowError(row.line, error)
+        mention = row.own if link is None else row.links.get(link)
+        sent = None if mention is None else mention.sent.get(name, mention.fixed.get(name))
+        if name == "id" and mention is not None:
+            sent = mention.id
+        column = self.reader.column_name(link, name)
+        return RowError(row.line, error, column, None if sent is None else str(sent))
+
+    def complete(self) -> None:
+        """Report that all rows were read."""
+        self._write_counts(complete=True)
+
+    def fail(self, error: Exception) -> None:
+        """Report why the import ends."""
+        errors = [each.to_object("") for each in log_error(self._request, error).errors]
+        for shown in errors:
+            del shown["id"]
+        self._write({"errors": errors})
+
+    async def end(self) -> None:
+        """Wait until the client has read all. Raises ConnectionError if it has disconnected."""
+        self._is_over = True
+        self._has_more.set()
+        if self._sender is not None:
+            await self._sender
+
+    def _write_counts(self, **members: bool) -> None:
+        counts: dict[str, Any] = {"rows": self._rows, **self._counts, "invalid": self._invalid}
+        if self.reader.ignored:
+            counts["ignored"] = self.reader.ignored
+        self._write({"meta": counts | members})
+
+    def _write(self, line: dict[str, Any]) -> None:
+        data = orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
+        self._waiting.seek(self._written)
+        self._waiting.write(data)
+        self._written += len(data)
+        self._has_more.set()
+        if self._sender is None:
+            self._sender = asyncio.create_task(self._send())
+
+    async def _send(self) -> None:
+        await self._response.prepare(self._request)
+        while not self._is_over or self._sent < self._written:
+            await self._has_more.wait()
+            self._waiting.seek(self._sent)
+            piece = self._waiting.read(min(MAX_WRITE, 2**16))
+            self._sent += len(piece)
+            if self._sent == self._written:
+                self._waiting.seek(0)
+                self._waiting.truncate()
+                self._sent = self._written = 0
+                if not self._is_over:
+                    self._has_more.clear()
+            if piece:
+                await self._response.write(piece)
+        await self._response.write_eof()

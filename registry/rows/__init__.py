@@ -1,0 +1,1 @@
+"""Files of rows, as spreadsheets save them -> what each row says of resources; pure functions."""

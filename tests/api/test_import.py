@@ -1,0 +1,151 @@
+"""Files of rows, sent to a collection: what is stored, and the report."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from registry.protocol import CSV_TYPE, NDJSON_TYPE
+from registry.settings import Settings
+from tests.conftest import Serve
+from tests.support import Api
+
+DRY = {"Prefer": "tx=rollback"}
+HEADER = "serial,owner.email,owner.first_name,owner.last_name\n"
+ADA = "ada@x.org,Ada,King"
+BY_SERIAL = "/computers?rows[key]=serial"
+
+
+async def post(
+    api: Api, path: str, file: str | bytes, charset: str = "", **headers: str
+) -> tuple[int, Any]:
+    """Send a file; return the status, and the error document or the lines of the report."""
+    body = file if isinstance(file, bytes) else file.encode()
+    content_type = f"{CSV_TYPE}; charset={charset}" if charset else CSV_TYPE
+    sent = {"Content-Type": content_type, **headers}
+    async with api.client.request("POST", path, data=body, headers=sent) as response:
+        text = await response.read()
+        if response.status != 200:
+            return response.status, json.loads(text)
+        assert response.headers["Content-Type"] == NDJSON_TYPE
+        return 200, [json.loads(line) for line in text.splitlines()]
+
+
+async def report(api: Api, path: str, file: str | bytes, **headers: str) -> dict[str, Any]:
+    """Send a file that is imported; return the totals, without what is zero."""
+    status, lines = await post(api, path, file, **headers)
+    assert status == 200, lines
+    totals = lines[-1]["meta"]
+    assert totals.pop("complete") is True
+    return {name: value for name, value in totals.items() if value}
+
+
+async def errors(api: Api, path: str, file: str | bytes) -> list[tuple[int, str | None, str]]:
+    """Send a file; return the line, the column and the detail of each error."""
+    status, lines = await post(api, path, file)
+    assert status == 200, lines
+    return [
+        (error["source"]["line"], error["source"].get("column"), error["detail"])
+        for line in lines
+        for error in line.get("errors", ())
+    ]
+
+
+async def serials(api: Api) -> list[tuple[str, str | None]]:
+    """Return the serial number of each computer, with the address of its owner."""
+    document = (await api.get("/computers?include=owner&sort=serial")).document
+    emails = {each["id"]: each["attributes"]["email"] for each in document["included"]}
+    return [
+        (
+            each["attributes"]["serial"],
+            owner and emails[owner["id"]],
+        )
+        for each in document["data"]
+        for owner in [each["relationships"]["owner"]["data"]]
+    ]
+
+
+async def test_rows_create_what_is_missing_and_change_what_differs(api: Api) -> None:
+    file = f"{HEADER}A,{ADA}\nB,{ADA}\nC,,,\n"
+    created = {"rows": 3, "created": {"person": 1, "computer": 3}}
+    assert await report(api, BY_SERIAL, file, **DRY) == created
+    assert await serials(api) == []
+    assert await report(api, BY_SERIAL, file) == created
+    assert await serials(api) == [("A", "ada@x.org"), ("B", "ada@x.org"), ("C", None)]
+    assert await report(api, BY_SERIAL, file) == {"rows": 3, "unchanged": {"computer": 3}}
+    moved = f"{HEADER}C,{ADA}\nB,,,\n"
+    assert await report(api, BY_SERIAL, moved) == {
+        "rows": 2,
+        "updated": {"computer": 1},
+        "unchanged": {"computer": 1},
+    }
+    assert await report(api, f"{BY_SERIAL}&rows[replace]=true", moved) == {
+        "rows": 2,
+        "updated": {"computer": 1},
+        "unchanged": {"computer": 1},
+    }
+    assert await serials(api) == [("A", "ada@x.org"), ("B", None), ("C", "ada@x.org")]
+
+
+async def test_a_report_has_the_invalid_rows_and_the_others_are_stored(api: Api) -> None:
+    file = f"{HEADER}A,{ADA}\n,{ADA}\nB,ada@x.org,Eve,King\nC\nA,,,\nD,eve@x.org,,\n"
+    assert await errors(api, BY_SERIAL, file) == [
+        (3, "serial", "Missing data for required field."),
+        (4, "owner.first_name", "The `person` of an earlier row has `Ada`."),
+        (5, None, "The row has 1 cells instead of 4."),
+        (6, "serial", "The row repeats line 2: the same `serial`."),
+        (
+            7,
+            "owner.email",
+            "There is no `person` with this `email`. To create one, the row needs "
+            "`owner.first_name`, `owner.last_name`.",
+        ),
+    ]
+    assert await serials(api) == [("A", "ada@x.org")]
+
+
+async def test_the_name_of_a_person_finds_an_owner(api: Api) -> None:
+    await api.person("Ada", "King", email="ada@x.org")
+    await report(api, BY_SERIAL, "serial;owner.full_name\nA;Ada King\n")
+    assert await serials(api) == [("A", "ada@x.org")]
+
+
+@pytest.mark.parametrize("is_unique", [False, True])
+async def test_a_value_that_another_resource_has_is_an_error_of_its_row(
+    serve: Serve, settings: Settings, is_unique: bool
+) -> None:
+    if is_unique:
+        settings = replace(settings, unique=("person.email",))
+    api = await serve(settings=settings)
+    path = "/persons?rows[key]=first_name,last_name"
+    file = "first_name,last_name,email\nAda,King,ada@x.org\nEve,Queen,ADA@x.org\n"
+    for headers in (DRY, {}):
+        _, lines = await post(api, path, file, **headers)
+        codes = [error["code"] for line in lines for error in line.get("errors", ())]
+        assert codes == (["value_taken"] if is_unique else [])
+        assert lines[-1]["meta"]["created"] == {"person": 2 - is_unique}
+
+
+@pytest.mark.parametrize(
+    ("path", "file", "status", "detail"),
+    [
+        ("/computers", "", 422, "The file is empty."),
+        ("/computers", "serial\n", 422, "The file has no rows."),
+        ("/computers", "serial,serial\nA,B\n", 422, "The column `serial` occurs twice."),
+        ("/computers", "serial\nA\nA\n", 422, "Line 3 repeats line 2."),
+        ("/computers", "serial,colour\nA,red\n", 422, "The column `colour` does not fit"),
+        ("/computers?rows[key]=color", "serial\nA\n", 400, "does not name attributes"),
+        ("/computers?rows[key]=owner.email", "serial\nA\n", 400, "The file has no column"),
+        ("/computers?rows[map][S]=serial", "serial\nA\n", 400, "The file has no column `S`"),
+        ("/computers?rows[create]=1", "serial\nA\n", 400, "must be `true` or `false`"),
+        ("/computers?include=owner", "serial\nA\n", 400, "Unknown query parameter `include`"),
+        ("/computers", b"serial\n\xfc\n", 422, "The file is not UTF-8: byte 0xfc in line 2."),
+    ],
+)
+async def test_a_file_can_be_refused_as_a_whole(
+    api: Api, path: str, file: str | bytes, status: int, detail: str
+) -> None:
+    refused, document = await post(api, path, file)
+    assert (refused, detail in document["errors"][0]["detail"]) == (status, True), document
+    assert await serials(api) == []

@@ -11,21 +11,21 @@ from registry.program import note, program
 from registry.settings import Parser
 
 _COMMANDS = {
-    "serve": ("serve:main", "run the service (the default)"),
-    "health": ("health:main", "tell whether a service with the same settings is alive"),
-    "seed": ("seed:main", "fill a running service with generated persons and computers"),
-    "import": ("import_:main", "load a CSV or NDJSON file into a running service"),
-    "export": ("export:main", "write resources to a CSV or NDJSON file"),
-    "watch": ("watch:main", "print the changes of a running service, or deliver them to a URL"),
+    "serve": ("serve:main", "Run the service (the default)."),
+    "health": ("health:main", "Tell whether a service with the same settings is alive."),
+    "seed": ("seed:main", "Fill a running service with generated persons and computers."),
+    "import": ("import_:main", "Load a CSV or NDJSON file into a running service."),
+    "export": ("export:main", "Write resources to a CSV or NDJSON file."),
+    "watch": ("watch:main", "Print the changes of a running service, or deliver them to a URL."),
     "backup": (
         "database:backup",
-        "write the whole database to a file, even while the service runs",
+        "Write the whole database to a file, even while the service runs.",
     ),
-    "restore": ("database:restore", "write the content of a backup into an empty database"),
-    "check": ("database:check", "find inconsistent data, and repair what can be derived"),
-    "forget": ("database:forget", "remove what the history keeps of a deleted resource"),
-    "token": ("token:main", "create, list and revoke access tokens"),
-    "upgrade": ("database:upgrade", "raise the data format to that of a later MongoDB"),
+    "restore": ("database:restore", "Write the content of a backup into an empty database."),
+    "check": ("database:check", "Find inconsistent data, and repair what can be derived."),
+    "forget": ("database:forget", "Remove what the history keeps of a deleted resource."),
+    "token": ("token:main", "Create, list and revoke access tokens."),
+    "upgrade": ("database:upgrade", "Raise the data format to that of a later MongoDB."),
 }
 """The module in `registry.commands` and the function of each command, and what it does."""
 
@@ -64,7 +64,7 @@ def _parser() -> Parser:
         allow_abbrev=False,
     )
     parser.add_argument(
-        "--version", action="store_true", help="print the version, and that of Python"
+        "--version", action="store_true", help="Print the version, and that of Python."
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     for name, (_, description) in _COMMANDS.items():

@@ -1,4 +1,4 @@
-"""Fixtures for tests of programs that use a registry; see docs/client.md.
+"""Fixtures for tests of programs that use a registry; see docs/python-client.md.
 
 pytest loads this module wherever the package is installed, so it loads nothing until it is used.
 """

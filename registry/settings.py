@@ -6,7 +6,6 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, fields
-from functools import partial
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, get_type_hints
@@ -153,47 +152,109 @@ class Settings:
     """The validated settings of one service.
 
     The flag of `data_dir` is `--data-dir`, its environment variable `REGISTRY_DATA_DIR`. Each
-    annotation names the parser of the text and has its line in `--help`. A setting whose
+    annotation names the parser of the text, and its value and sentence in `--help`. A setting whose
     default is a tuple has any number of values: its flag can be repeated, and its variable has them
     separated by commas.
     """
 
-    mongodb_uri: Annotated[str | None, str, "cluster to use instead of an embedded mongod"] = None
-    database: Annotated[str, database_name, "name of the database"] = "registry"
-    data_dir: Annotated[Path, Path, "data of the embedded mongod"] = DATA_DIR
-    mongod: Annotated[Path | None, Path, "path of the mongod to embed"] = None
-    host: Annotated[str, str, "address, or :: for all"] = "127.0.0.1"
-    port: Annotated[int, integer(0, 65_535), "port, or 0 for any free one"] = 8080
-    workers: Annotated[int, worker_count, f"worker processes, at most {MAX_WORKERS}"] = 1
-    public_url: Annotated[str | None, base_url, "base URL that clients use"] = None
-    auth: Annotated[str, one_of("auto", "on", "off"), "access tokens: on, off, auto"] = "auto"
-    tls_certificate: Annotated[Path | None, Path, "PEM file with the certificates"] = None
-    tls_key: Annotated[Path | None, Path, "PEM file with the private key"] = None
-    allowed_host: Annotated[tuple[str, ...], host_name, "further host name; repeatable"] = ()
-    cors_origin: Annotated[
-        tuple[str, ...], origin, "origin of web pages, * for all; repeatable"
-    ] = ()
-    trusted_proxy: Annotated[
-        tuple[IPv4Network | IPv6Network, ...], ip_network, "proxy, address or network; repeatable"
-    ] = ()
-    types: Annotated[TypesFile | None, read_types, "TOML file with types and attributes"] = None
-    unique: Annotated[tuple[str, ...], str, "unique attribute, as person.email; repeatable"] = ()
-
-    oidc_issuer: Annotated[str | None, issuer_url, "URL of the OpenID Connect issuer"] = None
-    oidc_audience: Annotated[str | None, str, "audience of its access tokens"] = None
-    oidc_scope_claim: Annotated[str, str, "claim with their scopes"] = "scope"
-    access_log: Annotated[str, one_of("on", "off"), "log each request: on, off"] = "off"
-    log_format: Annotated[str, one_of("text", "json"), "format of log lines: text, json"] = "text"
-    metrics_port: Annotated[
-        int | None, integer(0, 65_535), "port of /metrics, if not that of the API"
+    mongodb_uri: Annotated[
+        str | None, str, "URI", "Use this replica set or cluster; without it, a mongod is started."
+    ] = None
+    database: Annotated[str, database_name, "NAME", "Keep the data in this database."] = "registry"
+    data_dir: Annotated[Path, Path, "DIRECTORY", "Keep the data of the embedded mongod here."] = (
+        DATA_DIR
+    )
+    mongod: Annotated[
+        Path | None, Path, "PROGRAM", "Start this mongod instead of the installed one."
     ] = None
 
-    compression: Annotated[str, one_of("on", "off"), "compress large responses: on, off"] = "on"
+    host: Annotated[str, str, "ADDRESS", "Listen on this address; :: listens on all of them."] = (
+        "127.0.0.1"
+    )
+    port: Annotated[int, integer(0, 65_535), "PORT", "Listen on this port; 0 picks a free one."] = (
+        8080
+    )
+    workers: Annotated[
+        int, worker_count, "COUNT", f"Serve with so many processes, up to {MAX_WORKERS}."
+    ] = 1
+    public_url: Annotated[
+        str | None, base_url, "URL", "Tell clients this base URL instead of the one they used."
+    ] = None
+    auth: Annotated[
+        str,
+        one_of("auto", "on", "off"),
+        "MODE",
+        "Require access tokens: on, off, or auto, which requires them unless only this machine "
+        "can connect.",
+    ] = "auto"
+    tls_certificate: Annotated[
+        Path | None, Path, "FILE", "Serve HTTPS with this certificate chain (PEM)."
+    ] = None
+    tls_key: Annotated[
+        Path | None, Path, "FILE", "Use this private key of the certificate (PEM)."
+    ] = None
+    allowed_host: Annotated[
+        tuple[str, ...], host_name, "HOST", "Answer requests for this host name too (repeatable)."
+    ] = ()
+    cors_origin: Annotated[
+        tuple[str, ...],
+        origin,
+        "ORIGIN",
+        "Let web pages of this origin use the API; * lets all (repeatable).",
+    ] = ()
+    trusted_proxy: Annotated[
+        tuple[IPv4Network | IPv6Network, ...],
+        ip_network,
+        "NETWORK",
+        "Believe what this proxy says about clients (repeatable).",
+    ] = ()
+
+    types: Annotated[
+        TypesFile | None, read_types, "FILE", "Add the types and attributes of this TOML file."
+    ] = None
+    unique: Annotated[
+        tuple[str, ...],
+        str,
+        "TYPE.ATTRIBUTE",
+        "Refuse a value that another resource has, such as of person.email (repeatable).",
+    ] = ()
+
+    oidc_issuer: Annotated[
+        str | None, issuer_url, "URL", "Accept tokens of this OpenID Connect issuer."
+    ] = None
+    oidc_audience: Annotated[
+        str | None, str, "NAME", "Refuse its tokens that are not meant for this audience."
+    ] = None
+    oidc_scope_claim: Annotated[
+        str, str, "CLAIM", "Read the scopes of its tokens from this claim."
+    ] = "scope"
+
+    access_log: Annotated[str, one_of("on", "off"), "on|off", "Log every request."] = "off"
+    log_format: Annotated[
+        str, one_of("text", "json"), "text|json", "Write log lines in this format."
+    ] = "text"
+    metrics_port: Annotated[
+        int | None, integer(0, 65_535), "PORT", "Serve /metrics on a port of its own."
+    ] = None
+
+    compression: Annotated[
+        str, one_of("on", "off"), "on|off", "Compress large responses for clients that ask for it."
+    ] = "on"
     page_size: Annotated[
-        int, integer(1, LARGEST_PAGE), f"resources on a page, at most {LARGEST_PAGE:,}"
+        int,
+        integer(1, LARGEST_PAGE),
+        "COUNT",
+        f"Put so many resources on a page whose size is not given, up to {LARGEST_PAGE:,}.",
     ] = 50
-    query_seconds: Annotated[float, seconds, "seconds that a query may take"] = 5.0
-    capacity: Annotated[int, integer(1, 999_999), "requests in progress per worker"] = 1_000 * CORES
+    query_seconds: Annotated[
+        float, seconds, "SECONDS", "Refuse a request whose query takes longer, with 503."
+    ] = 5.0
+    capacity: Annotated[
+        int,
+        integer(1, 999_999),
+        "COUNT",
+        "Let so many requests per worker be in progress; others wait, then get 503.",
+    ] = 1_000 * CORES
 
     @property
     def requires_tokens(self) -> bool:
@@ -237,12 +298,22 @@ class Settings:
         return "oidc_issuer" if self.oidc_issuer else None
 
 
+_GROUPS = {
+    "mongodb_uri": "the database",
+    "host": "the network",
+    "types": "types",
+    "oidc_issuer": "OpenID Connect",
+    "access_log": "logs and metrics",
+    "compression": "responses and limits",
+}
+"""The titles of the groups of settings in `--help`, by the first setting of each."""
+
 _FIELDS = {field.name: field for field in fields(Settings)}
 _HINTS = get_type_hints(Settings, include_extras=True)
 
 VARIABLES = (
-    "Each setting is also an environment variable, such as REGISTRY_DATA_DIR for --data-dir; that "
-    "of --mongodb-uri is MONGODB_URI, or MONGODB_URI_FILE for a file that has it."
+    "An environment variable sets each option that is not given: REGISTRY_DATA_DIR sets "
+    "--data-dir, MONGODB_URI sets --mongodb-uri, and MONGODB_URI_FILE names a file with that URI."
 )
 """What the help of a command with settings ends with."""
 
@@ -261,7 +332,7 @@ class Parser(argparse.ArgumentParser):
         environment = self._with_uri(environment)
         for name, field in _FIELDS.items():
             source, texts = _texts(field, getattr(parsed, name, None), environment)
-            parse, _ = _HINTS[name].__metadata__
+            parse, *_ = _HINTS[name].__metadata__
             found = tuple(self._parse(source, text, parse) for text in texts)
             if found:
                 values[name] = found if _is_repeatable(field) else found[0]
@@ -306,23 +377,25 @@ def parse_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> 
     parser = Parser(
         prog=f"{program()} serve",
         usage="%(prog)s [OPTIONS]",
-        description="Serve the JSON:API registry of persons and computers.",
+        description="Serve the API, the page for people and Swagger UI until a signal stops it.",
         epilog=VARIABLES,
-        formatter_class=partial(argparse.HelpFormatter, max_help_position=28),  # one line for each
         allow_abbrev=False,
     )
+    add: Callable[..., object] = parser.add_argument
     for name in _FIELDS:
-        add_setting(parser, name)
+        if title := _GROUPS.get(name):
+            add = parser.add_argument_group(title).add_argument
+        add_setting(add, name)
     return parser.settings(parser.parse_args(arguments), environment)
 
 
-def add_setting(parser: Parser, name: str) -> None:
-    """Add the flag of a setting, with its description and its default."""
-    field, (_, description) = _FIELDS[name], _HINTS[name].__metadata__
+def add_setting(add: Callable[..., object], name: str) -> None:
+    """Add the flag of a setting. add: `add_argument` of a parser or of a group."""
+    field, (_, metavar, description) = _FIELDS[name], _HINTS[name].__metadata__
     default = "data" if IS_CHECKOUT and field.default == DATA_DIR else field.default
     shown = "" if default in {None, ()} else f" [default: {default}]"
     text = f"{description}{shown}".replace("%", "%%")
-    parser.add_argument(flag(name), action="append", metavar="VALUE", help=text)
+    add(flag(name), action="append", metavar=metavar, help=text)
 
 
 def _texts(

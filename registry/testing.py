@@ -1,4 +1,4 @@
-"""Registries for tests, each with an empty database of one MongoDB; see docs/client.md."""
+"""Registries for tests, each with an empty database of one MongoDB; see docs/python-client.md."""
 
 import asyncio
 import shutil

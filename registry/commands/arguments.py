@@ -41,9 +41,9 @@ _PLACES = {"MONGODB_URI", "MONGODB_URI_FILE", variable("data_dir")}
 _URL, _DEFAULT_URL = "REGISTRY_URL", "http://127.0.0.1:8080"
 
 _OF_CLIENTS = (
-    f"The variable {TOKEN_VARIABLE} holds the access token, if the service requires one, or "
-    f"{_TOKEN_FILE} the path of a file that has it; "
-    "SSL_CERT_FILE names the certificates of a private authority."
+    f"If the service requires an access token, set the variable {TOKEN_VARIABLE} to it, or "
+    f"{_TOKEN_FILE} to a file that has it. Set SSL_CERT_FILE to the certificates of a private "
+    "authority."
 )
 
 
@@ -104,8 +104,9 @@ def database_parser(command: str, description: str, arguments: str = "[OPTIONS]"
 
 def add_database(parser: Parser) -> None:
     """Add the options of the database."""
+    group = parser.add_argument_group("the database")
     for name in _SETTINGS:
-        add_setting(parser, name)
+        add_setting(group.add_argument, name)
 
 
 def declared_graph(arguments: Sequence[str]) -> Graph:
@@ -114,7 +115,7 @@ def declared_graph(arguments: Sequence[str]) -> Graph:
     Exits with status 2 and one line if the file of types is not valid.
     """
     parser = Parser(prog=program(), add_help=False, allow_abbrev=False)
-    add_setting(parser, _TYPES)
+    add_setting(parser.add_argument, _TYPES)
     parsed, _ = parser.parse_known_args(arguments)
     names = [variable(name) for name in (_TYPES, "unique")]
     stored = _settings_of_service()
@@ -125,10 +126,11 @@ def declared_graph(arguments: Sequence[str]) -> Graph:
 def client_parser(command: str, description: str, arguments: str = "[OPTIONS]") -> Parser:
     """Return the parser of a command with the option of the service that it uses."""
     parser = command_parser(command, description, arguments, _OF_CLIENTS)
-    shown = f"base URL of the service [{_URL}, default: {_DEFAULT_URL}]"
+    group = parser.add_argument_group("the service")
+    shown = f"Use the service at this base URL. [{_URL}, default: {_DEFAULT_URL}]"
     default = os.environ.get(_URL) or _DEFAULT_URL
-    parser.add_argument("--url", metavar="URL", type=checked(base_url), default=default, help=shown)
-    add_setting(parser, _TYPES)
+    group.add_argument("--url", metavar="URL", type=checked(base_url), default=default, help=shown)
+    add_setting(group.add_argument, _TYPES)
     return parser
 
 
@@ -162,7 +164,7 @@ def add_file(parser: Parser, help_text: str) -> None:
     parser.add_argument(
         "--format",
         choices=(CSV, NDJSON),
-        help="format of the file [default: that of its name, otherwise csv]",
+        help="Take the file as this format, whatever its name. [default: by its suffix, else csv]",
     )
     parser.add_argument("file", metavar="FILE", help=help_text)
 

@@ -49,7 +49,9 @@ def backup(arguments: Sequence[str]) -> None:
         "The file has a checksum, and gets its name when it is complete.",
         "[OPTIONS] FILE",
     )
-    parser.add_argument("file", metavar="FILE", help="file to create, or - for standard output")
+    parser.add_argument(
+        "file", metavar="FILE", help="Create this file; - writes to standard output."
+    )
     parsed = parser.parse_args(arguments)
     run(_back_up(parser.settings(parsed), parsed.file))
 
@@ -78,12 +80,12 @@ def restore(arguments: Sequence[str]) -> None:
         "left behind. The whole file is checked first. Stop the services that use the database.",
         "[OPTIONS] FILE",
     )
-    help_text = "a file written by backup, or - for standard input"
+    help_text = "Read this file, which backup has written; - reads standard input."
     parser.add_argument("file", metavar="FILE", help=help_text)
     parser.add_argument(
         "--without-tokens",
         action="store_true",
-        help="leave out the access tokens, some of which may have been revoked since the backup",
+        help="Restore no access tokens: some may have been revoked since the backup.",
     )
     parsed = parser.parse_args(arguments)
     omitted = {COLLECTION} if parsed.without_tokens else set[str]()
@@ -118,7 +120,7 @@ def check(arguments: Sequence[str]) -> None:
     parser.add_argument(
         "--repair",
         action="store_true",
-        help="remove dangling links, end overlapping periods, correct counters, and check again",
+        help="Remove links to nothing, end overlapping periods, correct counters, and check again.",
     )
     parsed = parser.parse_args(arguments)
     if not run(_check(parser.settings(parsed), repair=parsed.repair)):
@@ -186,11 +188,11 @@ def forget(arguments: Sequence[str]) -> None:
     parser = database_parser(
         "forget",
         "Remove what the history keeps of a deleted resource, such as the name of a person, even "
-        "while the service runs. The periods and the ids stay. Backups keep the name.",
+        "while the service runs. Periods and ids stay. Backups still contain the name.",
         "[OPTIONS] TYPE ID",
     )
-    parser.add_argument("type", metavar="TYPE", help="the type of the resource: person")
-    parser.add_argument("id", metavar="ID", help="the id that the resource had")
+    parser.add_argument("type", metavar="TYPE", help="The type of the resource, such as person.")
+    parser.add_argument("id", metavar="ID", help="The id that the resource had.")
     parsed = parser.parse_args(arguments)
     settings, id_ = parser.settings(parsed), parse_id(parsed.id)
     types = {resource.type: resource for resource in settings.graph.writable}

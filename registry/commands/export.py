@@ -57,14 +57,14 @@ def main(arguments: Sequence[str]) -> None:
 
 def _parser(graph: Graph) -> Parser:
     parser = client_parser("export", _DESCRIPTION, "[OPTIONS] FILE")
-    add_file(parser, "file to create, or - for standard output")
+    add_file(parser, "Create this file; - writes to standard output.")
     add = parser.add_argument
-    type_help = "type to export; a CSV file has one [default: all that can be imported]"
+    type_help = "Export this type; a CSV file has one. [default: all that can be imported]"
     add("--type", choices=list(graph), help=type_help)
-    filter_help = "as in the API: last_name[prefix]=Hop, or JSON; repeatable"
+    filter_help = "Export only what matches, as in the API: last_name[prefix]=Hop (repeatable)."
     add("--filter", action="append", default=[], metavar="FILTER", help=filter_help)
-    add("--sort", metavar="KEYS", help="as in the API: --sort=-last_name,id")
-    fields_help = "columns, in their order: serial,owner.email [default: all that is declared]"
+    add("--sort", metavar="KEYS", help="Sort as in the API: --sort=-last_name,id")
+    fields_help = "Write these columns, in this order: serial,owner.email [default: all]"
     add("--fields", metavar="NAMES", help=fields_help)
     return parser
 

@@ -21,12 +21,12 @@ def main(arguments: Sequence[str]) -> None:
     """Exit with status 0 if the service responds, with 1 if not, with 2 for an invalid setting."""
     parser = command_parser(
         "health",
-        "Exit with status 0 if the service with these settings is alive, within 10 s, else with 1. "
-        "It may be alive without a database.",
+        "Ask the service with these settings whether it is alive. The exit status is 0 if it "
+        "answers within 10 s, otherwise 1. It is alive without its database too.",
         epilog=VARIABLES,
     )
     for name in ("host", "port", "tls_certificate", "tls_key"):
-        add_setting(parser, name)
+        add_setting(parser.add_argument, name)
     settings = parser.settings(parser.parse_args(arguments), os.environ)
     try:
         asyncio.run(_check(settings))

@@ -23,9 +23,9 @@ def main(arguments: Sequence[str]) -> None:
     """Create generated persons and computers; exit with status 1 if that fails."""
     parser = client_parser("seed", "Fill a running service with generated persons and computers.")
     add = partial(parser.add_argument, metavar="COUNT", type=checked(_count))
-    add("--persons", default=100, help="number to create [default: 100]")
-    add("--computers", help="number to create [default: 3 per person]")
-    seed_help = "the same seed and counts produce the same data [default: 1]"
+    add("--persons", default=100, help="Create so many persons. [default: 100]")
+    add("--computers", help="Create so many computers. [default: 3 per person]")
+    seed_help = "Generate other data: the same seed and counts give the same. [default: 1]"
     parser.add_argument("--seed", type=int, default=1, metavar="NUMBER", help=seed_help)
     parsed, graph = parser.parse_args(arguments), declared_graph(arguments)
     computers = 3 * parsed.persons if parsed.computers is None else parsed.computers

@@ -45,25 +45,26 @@ def _parser(graph: Graph) -> Parser:
     add_command = partial(commands.add_parser, allow_abbrev=False)
     create = add_command(
         "create",
-        usage="%(prog)s --name NAME --scope SCOPES [OPTIONS]",
-        help="print a new token, which is shown only once",
+        usage="%(prog)s --name NAME --scope SCOPE [OPTIONS]",
+        help="Print a new token, which is shown only once.",
     )
-    name_help = "name of the token in lists and logs"
+    name_help = "Show this name of the token in lists and logs."
     create.add_argument("--name", required=True, type=checked(check_name), help=name_help)
     create.add_argument(
         "--scope",
         required=True,
         action="append",
         dest="scopes",
+        metavar="SCOPE",
         type=checked(lambda scope: check_scopes([scope], graph.writable)),
-        help="read, write (implies read), or for one collection: persons:read; repeatable",
+        help="Allow read or write (which implies read), or persons:read only (repeatable).",
     )
-    expires_help = "such as 12h or 90d from now [default: never]"
+    expires_help = "Refuse the token from then on, such as 12h or 90d from now. [default: never]"
     create.add_argument("--expires", metavar="TIME", type=checked(_duration), help=expires_help)
     usage = "%(prog)s [OPTIONS]"
-    listing = add_command("list", usage=usage, help="list all tokens, without the secrets")
-    revoke = add_command("revoke", usage=f"{usage} NAME", help="revoke a token")
-    name_help = "the name of the token"
+    listing = add_command("list", usage=usage, help="List all tokens, without the secrets.")
+    revoke = add_command("revoke", usage=f"{usage} NAME", help="Refuse a token from now on.")
+    name_help = "The name of the token."
     revoke.add_argument("name", metavar="NAME", type=checked(check_name), help=name_help)
     for command in (create, listing, revoke):
         add_database(command)

@@ -61,13 +61,13 @@ def main(arguments: Sequence[str]) -> None:
     parser = client_parser("watch", _DESCRIPTION)
     add = parser.add_argument
     types = [each.type for each in declared_graph(arguments).writable]
-    type_help = "type whose changes to follow, repeatable [default: all]"
+    type_help = "Follow only changes of this type (repeatable). [default: all]"
     add("--type", choices=types, action="append", default=[], help=type_help)
-    post_help = "send changes there instead of printing them"
+    post_help = "Send changes to this URL instead of printing them."
     add("--post", metavar="URL", type=checked(_receiver), help=post_help)
-    file_help = "file with the secret that signs them: whsec_ and 24 to 64 bytes in base64"
+    file_help = "Sign them with the secret in this file: whsec_ and 24 to 64 bytes in base64."
     add("--secret-file", metavar="FILE", type=checked(read_secret), help=file_help)
-    position_help = "file that keeps the position after the last change"
+    position_help = "Continue after the position in this file, and keep it there."
     add("--position-file", metavar="FILE", type=Path, help=position_help)
     parsed = parser.parse_args(arguments)
     if (parsed.post is None) != (parsed.secret_file is None):

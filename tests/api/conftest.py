@@ -8,7 +8,7 @@ from tests.support import Api
 
 @pytest.fixture
 async def api(serve: Serve) -> Api:
-    """The service on the server of aiohttp's own tests, as in docs/client.md."""
+    """The service on the server of aiohttp's own tests, as in docs/python-client.md."""
     return await serve(on_runner=False)
 
 

@@ -23,7 +23,7 @@ from tests.support import Api
 from tests.system.service import ROOT, TIMEOUT
 
 ADDRESS = "http://127.0.0.1:8080"
-PAGE, _, _ = (ROOT / "docs/client.md").read_text().partition("## Tests")
+PAGE, _, _ = (ROOT / "docs/python-client.md").read_text().partition("## Tests")
 
 
 @pytest.fixture

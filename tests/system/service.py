@@ -284,10 +284,10 @@ main()
 
 PAGE_TESTS: list[str] = re.findall(
     r"```python\n(.*?)```",
-    (ROOT / "docs/client.md").read_text().partition("## Tests")[2],
+    (ROOT / "docs/python-client.md").read_text().partition("## Tests")[2],
     re.DOTALL,
 )
-"""The tests of docs/client.md: without other plugins, with pytest-asyncio, with pytest-aiohttp."""
+"""The tests of the page: without other plugins, with pytest-asyncio, and with pytest-aiohttp."""
 
 
 def run_pytest(

@@ -1,6 +1,6 @@
 """Third-party clients of the running service: of JSON:API, and generated from its description.
 
-The commands that generate some, and a program for each, are those of docs/clients.md.
+The commands that generate some, and a program for each, are those of docs/generated-clients.md.
 """
 
 import os
@@ -21,7 +21,7 @@ from tests.system.service import ROOT, TIMEOUT, Service
 
 pytestmark = pytest.mark.slow
 
-PAGE = (ROOT / "docs" / "clients.md").read_text()
+PAGE = (ROOT / "docs" / "generated-clients.md").read_text()
 ADDRESS = "http://127.0.0.1:8080"
 
 GENERATION_TIMEOUT = 2 * TIMEOUT

@@ -1,7 +1,6 @@
 """The console command `registry`, as pip installs it, and its help screens."""
 
 import platform
-import re
 import shutil
 import subprocess
 import sys
@@ -11,31 +10,9 @@ from pathlib import Path
 import pytest
 
 from registry import __version__
-from registry.__main__ import main
+from tests import cli
 from tests.programs import INSTALL_TIMEOUT, run
 from tests.system.service import COMMAND, ROOT, environment, error_message, run_command
-
-ROWS, COLUMNS = 40, 80
-"""The size of a small terminal window."""
-
-HELP = [
-    "--help",
-    "serve --help",
-    "seed --help",
-    "import --help",
-    "export --help",
-    "watch --help",
-    "backup --help",
-    "restore --help",
-    "check --help",
-    "forget --help",
-    "upgrade --help",
-    "token --help",
-    "token create --help",
-]
-
-
-Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(scope="module")
@@ -58,36 +35,18 @@ def variables(installed: Path, tmp_path: Path) -> dict[str, str]:
     return environment(PYTHONPATH=str(installed), XDG_DATA_HOME=str(tmp_path))
 
 
-def help_of(arguments: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> str:
-    """Return what `python -m registry` prints for these arguments."""
-    monkeypatch.setattr(sys, "argv", ["registry/__main__.py", *arguments.split()])
-    monkeypatch.setenv("COLUMNS", str(COLUMNS))
-    with pytest.raises(SystemExit) as caught:
-        main()
-    assert caught.value.code == 0
-    printed: str = capsys.readouterr().out
-    return printed
+def test_the_page_on_the_command_line_is_the_help_of_every_command() -> None:
+    assert cli.PAGE.read_text() == cli.page(), "run: python -m tests.cli"
 
 
-@pytest.mark.parametrize("arguments", HELP)
-def test_help_fits_a_screen(
-    arguments: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
-    lines = help_of(arguments, monkeypatch, capsys).splitlines()
-    assert lines[0].startswith("usage: python -m registry ")
-    assert len(lines) <= ROWS
-    assert max(map(len, lines)) <= COLUMNS
-
-
-def test_help_lists_all_commands(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
-    listed = help_of("--help", monkeypatch, capsys)
-    commands = {one.split()[0] for one in HELP} - {"--help"}
-    assert set(re.findall(r"^    (\w+)  ", listed, re.MULTILINE)) == commands
+@pytest.mark.parametrize("command", ["serve", "import"])
+def test_help_fits_the_width_of_a_terminal(command: str) -> None:
+    assert max(map(len, cli.help_of(command, columns=80).splitlines())) <= 80
 
 
 def test_an_unknown_command_is_reported_with_the_known_ones() -> None:
     message = error_message([*COMMAND, "chekc"], environment(), status=2)
-    assert "invalid choice: 'chekc' (choose from 'serve', 'seed'," in message
+    assert "invalid choice: 'chekc' (choose from 'serve', " in message
 
 
 def test_the_version_is_printed_with_that_of_python() -> None:

@@ -9,8 +9,8 @@ from registry.jsonapi.changes import Change, Write
 from registry.jsonapi.error_objects import DATA, MAX_ERRORS, ApiErrors
 from registry.jsonapi.error_types import InsufficientScope
 from registry.jsonapi.filtering import filtered_fields, related_filters
+from registry.jsonapi.operation_documents import OPERATIONS_POINTER
 from registry.jsonapi.query import TYPES, WITH_COUNT, FeedQuery, Include, Query, QueryScope
-from registry.jsonapi.request_documents import OPERATIONS_POINTER
 from registry.model.graph import Graph
 from registry.model.resource_type import Relationship, ResourceType
 

@@ -1,11 +1,12 @@
 """OpenAPI parameters: path, query string and headers."""
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 from registry.http.request_headers import PATTERN
 from registry.jsonapi.query import AFTER, QueryScope
-from registry.jsonapi.query_parameters import FEED_PARAMETERS, QUERY_PARAMETERS, AppliesTo, Variant
+from registry.jsonapi.query_parameters import QUERY_PARAMETERS, AppliesTo
 from registry.model.graph import Graph
 from registry.openapi.schemas import POSITIVE, Json
 from registry.protocol import (
@@ -70,19 +71,19 @@ PREFERENCES = _header(
 
 def query_parameters(scope: QueryScope) -> list[Json]:
     """Return the query parameters of documents with resources, in the order of the table."""
-    rows = (row for row in QUERY_PARAMETERS if scope.many or row.applies_to is AppliesTo.RESOURCES)
-    return [_query(row.sentence, variant) for row in rows for variant in row.describe(scope)]
+    kinds = (AppliesTo.RESOURCES, AppliesTo.COLLECTIONS) if scope.many else (AppliesTo.RESOURCES,)
+    return list(_described(scope, *kinds))
 
 
 def feed_parameters(graph: Graph) -> list[Json]:
     """Return the parameters of the change feed."""
-    rows = [
-        _query(row.sentence, variant) for row in FEED_PARAMETERS for variant in row.describe(graph)
-    ]
     again = f"The same, sent by browsers that connect again. It precedes `{AFTER}`."
-    return [*rows, _header(LAST_EVENT_ID, again)]
+    return [*_described(graph, AppliesTo.FEED), _header(LAST_EVENT_ID, again)]
 
 
-def _query(sentence: str, variant: Variant) -> Json:
-    description = f"{sentence} {variant.detail}".rstrip()
-    return _parameter("query", variant.name, description, variant.schema, **variant.more)
+def _described(scope: QueryScope | Graph, *applying: AppliesTo) -> Iterator[Json]:
+    for row in QUERY_PARAMETERS:
+        is_described = row.describe is not None and row.applies_to in applying
+        for variant in row.describe(scope) if row.describe and is_described else ():
+            description = f"{row.sentence} {variant.detail}".rstrip()
+            yield _parameter("query", variant.name, description, variant.schema, **variant.more)

@@ -16,8 +16,9 @@ from registry.jsonapi import error_types as errors
 from registry.jsonapi.authorization import Requirement
 from registry.jsonapi.documents import encode_errors
 from registry.jsonapi.error_objects import ApiError
+from registry.jsonapi.operation_documents import MAX_OPERATIONS
 from registry.jsonapi.query import QueryScope
-from registry.jsonapi.request_documents import MAX_CONTAINERS, MAX_OPERATIONS
+from registry.jsonapi.request_documents import MAX_CONTAINERS
 from registry.model.graph import Graph
 from registry.model.resource_type import Relationship, ResourceType
 from registry.openapi import examples, parameters

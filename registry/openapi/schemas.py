@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 from registry.jsonapi.documents import JSONAPI, Effect, path_of
 from registry.jsonapi.error_types import error_types
-from registry.jsonapi.request_documents import MAX_OPERATIONS
+from registry.jsonapi.operation_documents import MAX_OPERATIONS
 from registry.model.attribute_schemas import attribute_schema
 from registry.model.graph import Graph
 from registry.model.implicit_attributes import ID_PATTERN

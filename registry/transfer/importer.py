@@ -14,7 +14,7 @@ from uuid import uuid4
 import orjson
 
 from registry.client import Client, RegistryError
-from registry.jsonapi.request_documents import MAX_OPERATIONS
+from registry.jsonapi.operation_documents import MAX_OPERATIONS
 from registry.model.graph import Graph
 from registry.protocol import MERGE, OPERATIONS, ROLL_BACK
 from registry.transfer.lookups import ImportOptions, Known, Lookups

@@ -185,7 +185,7 @@ async def test_results_expire_and_have_no_hidden_fields(api: Api, database: Data
 async def test_a_result_that_is_too_large_is_refused_and_nothing_is_changed(
     api: Api, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("registry.jsonapi.request_documents.MAX_OPERATIONS", 10_000)
+    monkeypatch.setattr("registry.jsonapi.operation_documents.MAX_OPERATIONS", 10_000)
     long = "\U0001d11e" * 255
     id_ = await api.person(long, long)
     before = await stored_records(database)

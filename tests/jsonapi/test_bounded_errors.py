@@ -10,9 +10,10 @@ import pytest
 from registry.jsonapi.changes import Verb
 from registry.jsonapi.error_objects import MAX_ERRORS, ErrorCollector
 from registry.jsonapi.error_types import NotFound
+from registry.jsonapi.operation_documents import load_operations
 from registry.jsonapi.query import QueryScope
 from registry.jsonapi.query_parameters import parse_query
-from registry.jsonapi.request_documents import load, load_linkage, load_operations
+from registry.jsonapi.request_documents import load, load_linkage
 from registry.model.graph import Graph
 from registry.protocol import OPERATIONS
 from registry.resources import RESOURCES

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from registry.jsonapi.changes import Write
 from registry.jsonapi.error_objects import MAX_ERRORS
 from registry.jsonapi.error_types import MalformedDocument
-from registry.jsonapi.request_documents import MAX_OPERATIONS, load_operations
+from registry.jsonapi.operation_documents import MAX_OPERATIONS, load_operations
 from registry.model.graph import Graph
 from registry.protocol import OPERATIONS
 from registry.resources import RESOURCES

@@ -23,9 +23,9 @@ from registry.jsonapi.documents import (
     written_linkage,
 )
 from registry.jsonapi.error_types import InvalidPosition, PreconditionFailed
+from registry.jsonapi.operation_documents import load_operations
 from registry.jsonapi.query import AFTER, FeedQuery, Query
 from registry.jsonapi.query_parameters import parse_feed_query
-from registry.jsonapi.request_documents import load_operations
 from registry.offloading import offload
 from registry.protocol import EVENT_STREAM, EXTENSION, LAST_EVENT_ID, MEDIA_TYPE, media_type
 from registry.storage import FeedPosition, WriteResult

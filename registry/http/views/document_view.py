@@ -31,8 +31,9 @@ from registry.jsonapi.authorization import (
 from registry.jsonapi.changes import NO_CHANGE, Change, Identifier, Verb, Write
 from registry.jsonapi.error_objects import ErrorCollector
 from registry.jsonapi.error_types import InvalidMerge, InvalidPreference, NotFound
-from registry.jsonapi.query import NO_PARAMETERS, Query, QueryScope, reject_parameters
+from registry.jsonapi.query import NO_PARAMETERS, Query, QueryScope
 from registry.jsonapi.query_parameters import parse_query
+from registry.jsonapi.query_parser import reject_parameters
 from registry.model.graph import Graph
 from registry.model.implicit_attributes import parse_id
 from registry.model.record import ID, Record

@@ -23,7 +23,7 @@ from registry.http.routes import BaseView
 from registry.jsonapi.authorization import readable_with
 from registry.jsonapi.content_negotiation import HTML, check_accept, prefers
 from registry.jsonapi.documents import encode_meta, path_of
-from registry.jsonapi.query import reject_parameters
+from registry.jsonapi.query_parser import reject_parameters
 from registry.jsonapi.type_descriptions import describe_types
 from registry.metrics import registry_of_service
 from registry.model.graph import Graph

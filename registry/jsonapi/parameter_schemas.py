@@ -1,0 +1,177 @@
+"""The query parameters in the OpenAPI document: what each row of the table looks like."""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from registry.jsonapi.error_objects import quoted
+from registry.jsonapi.filtering import (
+    MAX_PART_LENGTH,
+    NULL,
+    filter_operators,
+    related_fields,
+    related_operator,
+)
+from registry.jsonapi.pagination import sort_names
+from registry.jsonapi.query import (
+    MAX_INCLUDE_STEPS,
+    TYPES,
+    WITH_COUNT,
+    QueryScope,
+)
+from registry.jsonapi.searching import SEARCH, searched_fields
+from registry.model.graph import Graph
+from registry.model.implicit_attributes import Moment
+from registry.model.record import MAX_ID
+from registry.model.resource_type import Relationship, ResourceType
+from registry.protocol import LARGEST_PAGE
+
+_Json: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A parameter of the OpenAPI document.
+
+    detail: follows the sentence of its row. more: further members of its Parameter Object.
+    """
+
+    name: str
+    schema: _Json
+    detail: str = ""
+    more: _Json = field(default_factory=dict)
+
+
+_SIZE: _Json = {"type": "integer", "minimum": 1, "maximum": LARGEST_PAGE}
+NUMBER: _Json = {"type": "integer", "format": "int64", "minimum": 1, "maximum": MAX_ID}
+STRING: _Json = {"type": "string"}
+BOOLEAN: _Json = {"type": "boolean"}
+
+
+def fixed(
+    name: str, schema: _Json = STRING, **more: Any
+) -> Callable[[QueryScope], Iterator[Variant]]:
+    """Return a description that is the same in each scope."""
+    return lambda _: iter([Variant(name, schema, more=more)])
+
+
+def page_size(scope: QueryScope) -> Iterator[Variant]:
+    """Describe the size of a page, whose default is a setting."""
+    detail = f"The default is {scope.page_size}."
+    yield Variant("page[size]", _SIZE, detail, {"example": 10})  # Swagger UI fails to show many
+
+
+def sort_keys(scope: QueryScope) -> Iterator[Variant]:
+    """Describe the fields to sort by."""
+    names = sort_names(scope.resource, scope.graph)
+    key = f"-?({'|'.join(map(re.escape, names))})"
+    # Not an array of names: Swagger UI would send those selected in the order of the list.
+    schema = {**STRING, "pattern": f"^({key}(,{key})*)?$"}
+    yield Variant("sort", schema, f"Fields: {quoted(*names)}.", {"allowEmptyValue": True})
+
+
+def include_paths(scope: QueryScope) -> Iterator[Variant]:
+    """Describe the paths of relationships."""
+    _, relationships = scope.start
+    if names := [path for path, _ in _include_paths(relationships, scope.graph)]:
+        yield Variant("include", _names(names), more={"allowEmptyValue": True})
+
+
+def _include_paths(
+    relationships: Mapping[str, Relationship], graph: Graph, steps: int = MAX_INCLUDE_STEPS
+) -> Iterator[tuple[str, Relationship]]:
+    if steps:
+        for name, relationship in relationships.items():
+            yield name, relationship
+            following = graph[relationship.target].relationships
+            for path, last in _include_paths(following, graph, steps - 1):
+                yield f"{name}.{path}", last
+
+
+def include_sizes(scope: QueryScope) -> Iterator[Variant]:
+    """Describe the paths of one step, or in linkage of two: few need longer ones."""
+    _, relationships = scope.start
+    steps = 1 if scope.linkage is None else 2
+    for path, relationship in _include_paths(relationships, scope.graph, steps):
+        if relationship.to_many and path.count(".") == steps - 1:
+            yield Variant(f"page[{path}][size]", _SIZE)
+
+
+def counts(scope: QueryScope) -> Iterator[Variant]:
+    """Describe the names; those of identifiers belong to the resources that `include` adds."""
+    _, relationships = scope.start
+    least = 1 if scope.linkage is None else 2
+    names = [
+        path
+        for path, relationship in _include_paths(relationships, scope.graph)
+        if relationship.to_many and path.count(".") >= least - 1
+    ]
+    if names:
+        yield Variant(WITH_COUNT, _names(names))
+
+
+def fieldsets(scope: QueryScope) -> Iterator[Variant]:
+    """Describe the fields of each type."""
+    for resource in scope.graph.values():
+        more: _Json = {"allowEmptyValue": True}
+        if not resource.read_only:
+            more["example"] = list(resource.attributes)
+        yield Variant(f"fields[{resource.type}]", _names(sorted(resource.fieldset_names)), "", more)
+
+
+def conditions(scope: QueryScope) -> Iterator[Variant]:
+    """Describe conditions in JSON, by examples."""
+    # A string: many generators of clients drop an operation if a parameter has JSON as `content`,
+    # or a recursive schema.
+    own = _example_condition(scope.resource)
+    sent = {"none": ("No conditions", ""), "attribute": ("An attribute", json.dumps([own]))}
+    for name, relationship in scope.resource.relationships.items():
+        target = _example_condition(scope.graph[relationship.target])
+        nested = {"name": name, "op": related_operator(relationship), "val": target}
+        sent[name] = (f"An attribute of {name}", json.dumps([nested]))
+    examples = {name: {"summary": text, "value": value} for name, (text, value) in sent.items()}
+    yield Variant("filter", STRING, f"An example: `{json.dumps([own])}`.", {"examples": examples})
+
+
+def _example_condition(resource: ResourceType) -> _Json:
+    name, attribute = next(iter(resource.attributes.items()))
+    return {"name": name, "op": "eq", "val": attribute.example}
+
+
+def search(scope: QueryScope) -> Iterator[Variant]:
+    """Describe the search, which no type without text attributes has."""
+    names = [each.name for each in searched_fields(scope.resource)]
+    if names and SEARCH not in scope.resource.filterable:
+        schema = {**STRING, "minLength": 1, "maxLength": MAX_PART_LENGTH}
+        yield Variant(f"filter[{SEARCH}]", schema, f"Attributes: {quoted(*names)}.")
+
+
+def comparisons(scope: QueryScope) -> Iterator[Variant]:
+    """Describe each field with any operator: one for each would multiply the parameters."""
+    own = scope.resource.filterable.values()
+    for attribute in (*own, *related_fields(scope.resource, scope.graph)):
+        name, value = f"filter[{attribute.name}]", dict(attribute.kind.schema)
+        if isinstance(attribute.field, Moment):
+            yield Variant(name, value, "The periods in force at this moment.")
+            continue
+        operators = list(filter_operators(attribute))
+        if not attribute.nullable:
+            operators.remove(NULL)
+        elif value != STRING:
+            value = {"anyOf": [value, {**STRING, "enum": [NULL]}]}
+        schema = {"type": "array", "items": value}
+        detail = f"`{name}[OPERATOR]` has these: {quoted(*operators)}."
+        yield Variant(name, schema, detail, {"x-operators": operators})
+
+
+def feed_types(graph: Graph) -> Iterator[Variant]:
+    """Describe the types of the feed."""
+    names = [resource.type for resource in graph.writable]
+    # With an example, as Swagger UI refuses to send an array that is empty.
+    yield Variant(TYPES, _names(names) | {"minItems": 1}, more={"example": names})
+
+
+def _names(values: list[str]) -> _Json:
+    return {"type": "array", "items": {"type": "string", "enum": values}}

@@ -48,9 +48,8 @@ _COUNTER_PAUSE_SECONDS = 0.003
 """The pause before a group runs again whose counters another process holds, at first; the queue
 gathers meanwhile. Later, it is a tenth of the time that it has taken so far."""
 
-_GATHERING_ITERATIONS = 2
-"""Event-loop iterations before a group that is not full, so that clients that have just received
-their responses can join it."""
+_GATHERING_SECONDS = 0.01
+"""How long a group waits at most for clients that have just received their responses."""
 
 
 class GroupCommit:
@@ -102,10 +101,23 @@ class GroupCommit:
             async with self._lane:
                 if group := self._next_group():
                     await self._run(group)
-            if len(self._waiting) < GROUP_SIZE:
-                for _ in range(_GATHERING_ITERATIONS):
-                    await asyncio.sleep(0)
+            await self._gather(len(group))
         self._groups = None
+
+    async def _gather(self, answered: int) -> None:
+        """Let the next group wait for the clients of the last one, which often send again at once.
+
+        Otherwise the clients would form two groups that take turns: at 64 connections, a create
+        would take 1.15 times the CPU time of the service and 1.6 times that of mongod. For an
+        iteration of the event loop for each client at most: with few clients, or others in
+        between, waiting costs more than it saves.
+        """
+        awaited = min(len(self._waiting) + answered, GROUP_SIZE)
+        end = time.monotonic() + _GATHERING_SECONDS
+        for _ in range(answered):
+            if len(self._waiting) >= awaited or time.monotonic() > end:
+                return
+            await asyncio.sleep(0)
 
     def _next_group(self) -> list[WriteRequest]:
         """Remove and return the requests that share the next transaction, the oldest first."""

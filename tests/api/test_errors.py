@@ -205,7 +205,7 @@ ODD_TARGETS = [
 ]
 
 
-async def test_odd_request_targets_do_not_fail(api: Api) -> None:
+async def test_an_odd_request_target_gets_an_error_document(api: Api) -> None:
     for method, target in product((b"GET", b"POST", b"OPTIONS"), ODD_TARGETS):
         status, head, body = await api.exchange(
             method + b" " + target + b" HTTP/1.1\r\nHost: h\r\n" + CLOSE + b"\r\n"

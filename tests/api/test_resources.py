@@ -308,6 +308,7 @@ A stream reads again what was too much for a page.
 """
 
 
+@pytest.mark.budget
 async def test_each_step_of_an_include_path_is_one_query(
     commands: CommandLog, api: Api, database: Database
 ) -> None:

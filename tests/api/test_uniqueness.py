@@ -176,6 +176,7 @@ async def test_attributes_of_every_type_can_be_unique(serve: Serve, settings: Se
         await api.create(new("device", name="Router", note=None))
 
 
+@pytest.mark.budget
 async def test_a_taken_value_is_found_before_anything_is_written(
     api: Api, commands: CommandLog
 ) -> None:

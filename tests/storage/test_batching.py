@@ -178,6 +178,7 @@ def load_page(api: Api, query: Query) -> asyncio.Task[Window]:
     return asyncio.create_task(load())
 
 
+@pytest.mark.budget
 async def test_concurrent_requests_take_one_query_per_distinct_page(
     api: Api, commands: CommandLog
 ) -> None:

@@ -48,6 +48,7 @@ async def stored(serve: Serve, database: Database) -> Api:
     return api
 
 
+@pytest.mark.budget
 async def test_a_few_related_resources_are_looked_up_first(
     stored: Api, commands: CommandLog
 ) -> None:

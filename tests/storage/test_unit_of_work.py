@@ -46,6 +46,7 @@ async def versions_after(
     }
 
 
+@pytest.mark.budget
 async def test_a_single_write_takes_as_few_commands_as_possible(
     api: Api, commands: CommandLog
 ) -> None:
@@ -98,6 +99,7 @@ def add_pair(number: int) -> list[dict[str, Any]]:
     return [add(PERSON, f"p{number}"), add(new("computer", owner, serial=f"SN-{number}"))]
 
 
+@pytest.mark.budget
 @pytest.mark.parametrize("pairs", [1, 20])
 async def test_more_operations_take_no_more_commands(
     api: Api, commands: CommandLog, pairs: int

@@ -89,7 +89,7 @@ def test_a_documented_command_exists_with_its_options(command: str) -> None:
         assert option in done.stdout
 
 
-def test_the_services_are_complete() -> None:
+def test_compose_has_the_service_and_the_members_of_its_replica_set() -> None:
     assert SERVICES["registry"]["build"] == "."
     assert len(MEMBERS) == 3
     assert set(SERVICES) == {"registry", *MEMBERS}

@@ -110,7 +110,7 @@ async def test_both_tours_run_in_order_on_one_registry(api: Api) -> None:
     assert varying.sub("", printed).strip() == varying.sub("", shown).strip()
 
 
-async def test_the_page_on_guarantees_is_right(
+async def test_commands_of_the_page_on_guarantees_print_what_it_shows(
     serve: Serve, settings: Settings, database: Database
 ) -> None:
     api = await serve(settings=replace(settings, unique=("computer.serial",)))

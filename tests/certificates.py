@@ -27,7 +27,7 @@ class Authority:
         files = [self.home / f"{name}.{kind}.pem" for kind in ("certificate", "key", "both")]
         names = hosts or ("localhost", "127.0.0.1")
         issued = self._ca.issue_cert(*names, not_after=expires, key_type=key_type)
-        files[0].write_bytes(b"".join(one.bytes() for one in issued.cert_chain_pems))
+        files[0].write_bytes(b"".join(pem.bytes() for pem in issued.cert_chain_pems))
         files[1].write_bytes(issued.private_key_pem.bytes())
         files[2].write_bytes(files[1].read_bytes() + files[0].read_bytes())
         return files[0], files[1], files[2]

@@ -61,7 +61,7 @@ class Stream:
 
     async def ids(self, number: int) -> list[str]:
         """Return the ids of the resources that so many events add or update."""
-        return [one["data"]["id"] for one in await self.changes(number)]
+        return [change["data"]["id"] for change in await self.changes(number)]
 
 
 @asynccontextmanager

@@ -146,7 +146,7 @@ def _command(message: bytes) -> tuple[dict[str, Any], set[int]]:
     name = "documents" if "insert" in command else "updates"
     _, _, documents = sequence.partition(f"{name}\0".encode())
     written = [*command.get(name, ()), *bson.decode_all(documents)]
-    return command, {id_ for one in written for id_ in _ids(one)}
+    return command, {id_ for document in written for id_ in _ids(document)}
 
 
 def _ids(sent: dict[str, Any]) -> list[int]:

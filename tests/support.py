@@ -114,7 +114,7 @@ class Raw:
 def declared_routes(app: web.Application) -> list[Route]:
     """Return what was declared for the paths of an application, without those of redirects."""
     handlers = (route.handler for route in app.router.routes())
-    routes: list[Route] = [one.route for one in handlers if hasattr(one, "route")]
+    routes: list[Route] = [handler.route for handler in handlers if hasattr(handler, "route")]
     return [route for route in routes if route.view is not SlashView]
 
 

@@ -21,7 +21,10 @@ def direct_pins(file: Path) -> dict[str, str]:
     """Return the versions by the names of the packages."""
     lines = (line.partition("#")[0].strip() for line in file.read_text().splitlines())
     requirements = map(Requirement, filter(None, lines))
-    return {canonicalize_name(one.name): str(one.specifier)[2:] for one in requirements}
+    return {
+        canonicalize_name(requirement.name): str(requirement.specifier)[2:]
+        for requirement in requirements
+    }
 
 
 @pytest.mark.parametrize("file", FILES, ids=str)

@@ -4,8 +4,7 @@ A flood of one class then takes neither the threads nor the connections of the o
 
 - At most `limit` operations are in progress; others wait, in the order of their arrival.
 - Where clients determine how long their slots are occupied, each operation names its client. A
-  client gets another slot only while it has fewer than are free: at most half of all, the next at
-  most half of the rest, and so on, so that a slow one leaves slots to others.
+  client may hold at most as many slots as remain free, so one slow client leaves half to others.
 - An operation is refused if `queue` others wait already, and after `seconds` of waiting; but not
   what a response needs that has begun.
 - A caller that is cancelled leaves the queue, or gives back the slot that it has just got.

@@ -153,7 +153,7 @@ async def test_a_token_with_invalid_claims_is_refused(
 
 @pytest.mark.parametrize(
     ("claims", "named"),
-    [*((one, "JSON") for one in (b"[]", b'"ci"', b"{", b"[" * 5_000)), (None, "`exp`")],
+    [*((value, "JSON") for value in (b"[]", b'"ci"', b"{", b"[" * 5_000)), (None, "`exp`")],
 )
 async def test_claims_that_are_not_a_json_object_of_finite_numbers_are_refused(
     claims: bytes | None, named: str, provider: Provider, verifier: OidcVerifier

@@ -346,7 +346,7 @@ async def test_the_access_log_names_a_client_whose_scopes_do_not_suffice(
     caplog.set_level(logging.INFO)
     for _ in range(2):  # verified, then recalled
         assert (await api.request("DELETE", "/persons/1", headers=sent)).status == 403
-    entries = [one.msg for one in caplog.records if isinstance(one.msg, Entry)]
+    entries = [record.msg for record in caplog.records if isinstance(record.msg, Entry)]
     assert [entry["client"] for entry in entries] == [stored.name] * 2
 
 

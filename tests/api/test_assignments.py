@@ -61,7 +61,7 @@ async def test_an_ended_assignment_keeps_what_the_ends_were(api: Api) -> None:
     await set_owner(api, computer, grace)
     await api.patch(f"/persons/{ada}", new("person", last_name="New"))
     await api.patch(f"/computers/{computer}", new("computer", serial="New"))
-    ended, lasting = [one["attributes"] for one in await assignments(api)]
+    ended, lasting = [assignment["attributes"] for assignment in await assignments(api)]
     assert (ended["serial"], ended["owner_name"]) == ("SN-1", "Ada Lovelace")
     assert (lasting["serial"], lasting["owner_name"]) == (None, None)
     assert ended["since"] < ended["until"] == lasting["since"]
@@ -155,9 +155,9 @@ async def test_pages_follow_the_order_with_nulls(api: Api) -> None:
         whole = await assignments(api, f"sort={order}")
         assert len(whole) == 6
         pages = await api.pages(f"/assignments?sort={order}&page[size]=2")
-        assert [one for page in pages for one in page.data] == whole
+        assert [resource for page in pages for resource in page.data] == whole
         if order.endswith("until") and "," not in order:
-            values = [one["attributes"]["until"] or "" for one in whole]
+            values = [resource["attributes"]["until"] or "" for resource in whole]
             assert values == sorted(values, reverse=order.startswith("-"))
 
 
@@ -183,8 +183,8 @@ async def test_assignments_are_read_only(api: Api) -> None:
     ):
         response = await api.send(method, path, [])
         assert response.errors == [(405, "")]
-        for one in (response, await api.fetch(path, "OPTIONS")):
-            assert one.headers["Allow"] == "GET, HEAD, OPTIONS"
+        for value in (response, await api.fetch(path, "OPTIONS")):
+            assert value.headers["Allow"] == "GET, HEAD, OPTIONS"
     linkage = {"assignments": to_many(type="assignment")}
     response = await api.patch("/persons/1", new("person", linkage))
     assert response.errors == [(422, "/data/relationships/assignments")]
@@ -232,5 +232,8 @@ async def test_both_types_have_to_be_readable(guarded: Api, header: Header) -> N
     await guarded.delete("/persons/1", **second)
     ended = (await guarded.get(path, **second)).data
     authors.append(ended["attributes"])
-    assert [(one["created_by"], one["updated_by"]) for one in authors] == [("0", None), ("0", "1")]
+    assert [(author["created_by"], author["updated_by"]) for author in authors] == [
+        ("0", None),
+        ("0", "1"),
+    ]
     assert "relationships" not in ended

@@ -57,7 +57,10 @@ async def test_attributes_of_all_types_are_created_and_read(api: Api, database: 
     created = await api.post("/devices", creation())
     assert created.data["attributes"] == DEFAULTS | {"name": "Router"}
     shown = DEFAULTS | {"name": "Router", "state": "new", "label": "Router red"}
-    assert [one["attributes"] for one in (await api.get("/devices")).data] == [READ, shown]
+    assert [resource["attributes"] for resource in (await api.get("/devices")).data] == [
+        READ,
+        shown,
+    ]
 
 
 async def test_null_clears_an_optional_attribute(api: Api) -> None:
@@ -121,7 +124,10 @@ ASCENDING: dict[str, list[Any]] = {
     "size": [None, -(2**63), -1, 0, 5, 2**63 - 1],
     "price": [None, "-1.50", "0", "0.10", "9", "10", LONG],
     "bought": [None, "0001-01-01", "2024-02-29", "2024-03-01"],
-    "seen": [None, *(f"{one}Z" for one in ("1969-12-31T23:59:59.999", "2026-02-28T12:00:00.001"))],
+    "seen": [
+        None,
+        *(f"{item}Z" for item in ("1969-12-31T23:59:59.999", "2026-02-28T12:00:00.001")),
+    ],
 }
 """Values of attributes of each type in their order."""
 
@@ -163,6 +169,6 @@ def test_the_description_matches_requests_and_responses() -> None:
     created = schemas["DeviceCreate"]["properties"]["data"]["properties"]["attributes"]
     assert is_valid(created, REQUEST)
     accepted = [
-        (name, one) for name, one in INVALID_PAIRS if is_valid(created, REQUEST | {name: one})
+        (name, value) for name, value in INVALID_PAIRS if is_valid(created, REQUEST | {name: value})
     ]
     assert accepted == BEYOND_JSON_SCHEMA

@@ -121,8 +121,8 @@ async def test_each_of_the_changes_in_a_batch_has_its_own_author(api: Api) -> No
     responses = await asyncio.gather(
         *(send(api, name, "PATCH", "/persons/1", new("person", last_name=name)) for name in names)
     )
-    assert [shown(one)["updated_by"] for one in responses] == names
-    last = max(responses, key=lambda one: int(one.headers["ETag"].strip('"').partition("-")[0]))
+    assert [shown(response)["updated_by"] for response in responses] == names
+    last = max(responses, key=lambda item: int(item.headers["ETag"].strip('"').partition("-")[0]))
     assert await read(api, "/persons/1") == shown(last)
 
 
@@ -151,7 +151,9 @@ async def test_only_changes_of_attributes_have_the_author_of_their_request(
     members = to_many("1", "3")["data"]
     await send(api, NAME, "PATCH", "/persons/1/relationships/computers", members)
     persons, computers = after = await stored_records(database)
-    updated = [[one["_id"] for one in records if one.get("updated_by")] for records in after]
+    updated = [
+        [record["_id"] for record in records if record.get("updated_by")] for records in after
+    ]
     assert updated == [[2, 3], []]
     linked = [(persons[0], before[0][0]), *zip(computers[1:], before[1][2:], strict=True)]
     for now, then in linked:
@@ -189,7 +191,9 @@ async def test_records_of_external_writers_show_what_is_known(api: Api, database
     nothing = dict.fromkeys(ATTRIBUTES)
     for path in (f"/persons?{SELECTED}", f"/persons?page[size]=9&{SELECTED}"):
         listed = await api.get(path)
-        assert [one["attributes"] for one in listed.data] == [nothing | one for one in records]
+        assert [resource["attributes"] for resource in listed.data] == [
+            nothing | value for value in records
+        ]
     pages = await api.pages("/persons?sort=-updated_by&page[size]=2")
     assert [id_ for page in pages for id_ in page.ids] == ["4", "3", "2", "1"]
     updated = shown(await send(api, "ci", "PATCH", "/persons/1", new("person", first_name="C")))
@@ -205,8 +209,8 @@ async def test_authorship_can_be_filtered_and_sorted_by(api: Api, database: Data
         {"created_at": times[1], "updated_by": "ci"},
     ]
     await database.persons.insert_many(
-        complete_record({"_id": number, "first_name": "A", "last_name": "B", **one})
-        for number, one in enumerate(known, 1)
+        complete_record({"_id": number, "first_name": "A", "last_name": "B", **value})
+        for number, value in enumerate(known, 1)
     )
     for query, ids in (
         (f"filter[created_at][ge]={times[1]}", "4"),

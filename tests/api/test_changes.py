@@ -84,7 +84,7 @@ async def test_each_change_is_an_atomic_operation(api: Api) -> None:
         await api.set_computers(ada)
         await api.delete(f"/computers/{laptop}")
         operations = await feed.changes(5)
-    assert [one.pop("meta", None) is None for one in operations] == [False] * 4 + [True]
+    assert [operation.pop("meta", None) is None for operation in operations] == [False] * 4 + [True]
     person, computer = identifier("person", ada), identifier("computer", laptop)
     created = new("person", first_name="Ada", last_name="Lovelace", email=None)
     assert operations == [
@@ -199,7 +199,7 @@ async def test_attributes_of_all_types_have_the_form_of_documents(serve: Serve) 
     shown = (await api.get(f"/devices/{id_}")).data["attributes"]
     read_only = {"state", "label"}
     sent = operation["data"]["attributes"]
-    assert sent == {name: one for name, one in shown.items() if name not in read_only}
+    assert sent == {name: value for name, value in shown.items() if name not in read_only}
     del operation["meta"]
     assert (await api.operate(operation)).status == 200
 
@@ -219,8 +219,11 @@ async def test_an_addition_precedes_links_to_it(serve: Serve, settings: Settings
         operations = await feed.changes(3)
     known = set[tuple[str, str]]()
     for operation in operations:
-        linked = [one["data"] for one in operation["data"].get("relationships", {}).values()]
-        assert {identity(one) for one in linked if one} <= known
+        linked = [
+            relationship["data"]
+            for relationship in operation["data"].get("relationships", {}).values()
+        ]
+        assert {identity(link) for link in linked if link} <= known
         known.add(identity(operation["data"]))
     assert len(known) == 3
 
@@ -239,13 +242,15 @@ async def test_scopes_decide_on_types_and_links(guarded: Api, header: Header) ->
         async with following(guarded, query, start, await header(*scopes)) as feed:
             return await feed.changes(number)
 
-    assert [one["data"]["type"] for one in await found(4, "read")] == ["person"] + ["computer"] * 3
+    assert [resource["data"]["type"] for resource in await found(4, "read")] == ["person"] + [
+        "computer"
+    ] * 3
     added, *_ = computers = await found(2, "computers:read")
-    assert [one["data"]["attributes"]["serial"] for one in computers] == ["SN-1", "SN-2"]
+    assert [computer["data"]["attributes"]["serial"] for computer in computers] == ["SN-1", "SN-2"]
     assert "relationships" not in json.dumps(computers)
     assert added["data"]["id"] == laptop
     linked = await found(3, "write", query="?filter[type]=computer")
-    assert [("owner" in str(one)) for one in linked] == [True, True, True]
+    assert [("owner" in str(link)) for link in linked] == [True, True, True]
     limited = STREAM | await header("persons:read")
     refused = await guarded.get("/changes?filter[type]=person,computer", **limited)
     assert refused.errors == [(403, "filter[type]")]
@@ -262,16 +267,16 @@ async def test_the_author_and_the_time_of_a_change_are_its_meta(
         expected = [(await guarded.get(shown, **sender)).data["attributes"]]
         await guarded.patch(path, new("person", email="a@example.com"), **other)
         expected.append((await guarded.get(shown, **sender)).data["attributes"])
-        assert [one["meta"] for one in await feed.changes(2)] == expected
-        assert [one["updated_by"] for one in expected] == ["0", "1"]
+        assert [change["meta"] for change in await feed.changes(2)] == expected
+        assert [wanted["updated_by"] for wanted in expected] == ["0", "1"]
         # Of links, of each computer.
         members = to_many(*[await guarded.create(COMPUTER, **sender) for _ in range(2)])["data"]
         await feed.changes(2)
         for author, linked in ((sender, members), (other, []), (other, members)):
             await guarded.patch(f"{path}/relationships/computers", linked, **author)
-        metas = [one["meta"] for one in await feed.changes(6)]
-        assert [one["updated_by"] for one in metas] == ["0"] * 2 + ["1"] * 4
-        assert metas == sorted(metas, key=lambda one: one["updated_at"])
+        metas = [change["meta"] for change in await feed.changes(6)]
+        assert [meta["updated_by"] for meta in metas] == ["0"] * 2 + ["1"] * 4
+        assert metas == sorted(metas, key=lambda resource: resource["updated_at"])
         # Of another program, it is not known.
         await database.computers.update_one({}, {"$set": {"serial": "SN-2"}})
         assert (await feed.changes(1))[0]["meta"]["updated_by"] is None
@@ -413,9 +418,13 @@ def number_of_followers(api: Api) -> int:
 async def fill(api: Api, reader: Stream) -> None:
     """Change resources until a follower that does not read has to be waited for."""
     for _ in range(50):  # each fills a part of what the kernel buffers
-        await api.operate(*(add(new("computer", serial=f"{one:0250}")) for one in range(1_000)))
+        await api.operate(
+            *(add(new("computer", serial=f"{number:0250}")) for number in range(1_000))
+        )
         assert len(await reader.changes(1_000)) == 1_000
-        sizes = [one.transport.get_write_buffer_size() for one in api.app[FOLLOWERS]._followers]
+        sizes = [
+            follower.transport.get_write_buffer_size() for follower in api.app[FOLLOWERS]._followers
+        ]
         assert max(sizes) < 2 * followers._MAX_PART
         if max(sizes) or number_of_followers(api) == 1:
             break
@@ -458,7 +467,7 @@ async def test_followers_that_can_never_continue_get_the_reason(
         monkeypatch.setattr(ChangeFeed, "_read", refuse)
         last = await feed.next()
         assert (last.name, last.id) == ("end", "")
-        assert [one["code"] for one in last.data["errors"]] == [request.node.callspec.id]
+        assert [error["code"] for error in last.data["errors"]] == [request.node.callspec.id]
         with pytest.raises(EOFError):
             await feed.next()
     monkeypatch.undo()
@@ -571,7 +580,7 @@ async def test_a_stop_ends_followers_first(serve: Serve, caplog: pytest.LogCaptu
         refused = await api.get("/changes", **STREAM)
     assert (refused.status, refused.code) == (503, "unavailable")
     assert "is stopping" in refused.document["errors"][0]["detail"]
-    assert not [one for one in caplog.records if one.levelname == "ERROR"]
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
 @pytest.mark.usefixtures("few_recent_changes")

@@ -60,8 +60,8 @@ async def test_large_documents_are_compressed_if_the_client_accepts_gzip(fleet: 
         head = await fleet.fetch(path, "HEAD", Accept_Encoding="gzip")
         assert (head.status, head.body) == (200, b"")
         own = {"Date", "X-Request-ID", "Transfer-Encoding"}
-        assert [(name, one) for name, one in head.headers.items() if name not in own] == [
-            (name, one) for name, one in compressed.headers.items() if name not in own
+        assert [(name, header) for name, header in head.headers.items() if name not in own] == [
+            (name, header) for name, header in compressed.headers.items() if name not in own
         ]
         for response in (plain, compressed):
             assert response.headers["Vary"] == VARY
@@ -109,7 +109,7 @@ async def test_every_kind_of_response_is_compressed(fleet: Api) -> None:
         assert len(response.body) < len(plain.body) / 2
         if path.startswith("/api"):
             assert response.text == plain.text
-            policies = [one.headers["Content-Security-Policy"] for one in (response, plain)]
+            policies = [value.headers["Content-Security-Policy"] for value in (response, plain)]
             assert policies[0] == policies[1]
 
 

@@ -90,7 +90,9 @@ async def send(
     api: Api, write: Write, match: str | None = None, none_match: str | None = None
 ) -> Response:
     headers = {"If-Match": match, "If-None-Match": none_match}
-    return await api.send(*write, **{name: one for name, one in headers.items() if one is not None})
+    return await api.send(
+        *write, **{name: header for name, header in headers.items() if header is not None}
+    )
 
 
 def resource_path(write: Write) -> str:
@@ -171,10 +173,13 @@ async def test_a_failed_precondition_changes_nothing(fleet: Api, database: Datab
         before, etag = outdated[path], await tag(fleet, path)
         included = await tag(fleet, f"{path}?include=")
         for match, none_match in (
-            *((one, None) for one in (before, f"W/{before}", f"W/{etag}", OLD, '"*"', '"x"', "x")),
-            *((one, None) for one in ("", ",", '"', f'"{"9" * 99}"', "W/", "*, *")),
+            *(
+                (text, None)
+                for text in (before, f"W/{before}", f"W/{etag}", OLD, '"*"', '"x"', "x")
+            ),
+            *((text, None) for text in ("", ",", '"', f'"{"9" * 99}"', "W/", "*, *")),
             *((f'"{number}-{"0" * 24}"', None) for number in ("9" * 18, "-1")),
-            *((None, one) for one in ("*", " * ", etag, f"W/{etag}", f'"x", {included}')),
+            *((None, text) for text in ("*", " * ", etag, f"W/{etag}", f'"x", {included}')),
             *[(etag, "*"), (etag, etag), ("*", etag), ("*", "*"), ('"x"', "*"), ('"x"', '"x"')],
         ):
             response = await send(fleet, write, match, none_match)
@@ -187,7 +192,7 @@ async def test_a_failed_precondition_changes_nothing(fleet: Api, database: Datab
 async def patch_by_lines(api: Api, *tags: str) -> int:
     """Rename the first person if it has one of these tags, each in a line of its own."""
     body = json.dumps({"data": RENAMING})
-    lines = "".join(f"If-Match: {one}\r\n" for one in tags)
+    lines = "".join(f"If-Match: {value}\r\n" for value in tags)
     head = "PATCH /persons/1 HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
     head += f"Content-Type: {MEDIA_TYPE}\r\nContent-Length: {len(body)}\r\n{lines}\r\n"
     status, _, _ = await api.exchange(f"{head}{body}".encode("latin-1"))
@@ -232,7 +237,7 @@ async def test_the_tag_of_a_write_is_current_for_the_next_write(api: Api, query:
 
 
 @pytest.mark.parametrize(
-    "path", [one for one in TAGGED if re.match(r"/persons/1(?!/computers)", one)]
+    "path", [value for value in TAGGED if re.match(r"/persons/1(?!/computers)", value)]
 )
 async def test_the_tag_of_every_response_is_current_for_a_write(fleet: Api, path: str) -> None:
     for write in PERSON_WRITES:
@@ -245,7 +250,7 @@ async def test_if_match_compares_the_whole_tag(fleet: Api, database: Database) -
     version, digest, check = whole.split("-")
     tampered = [
         *others,
-        *(f"{version}-{one.partition('-')[2]}" for one in others),
+        *(f"{version}-{text.partition('-')[2]}" for text in others),
         *(f"{other}-{digest}-{check}" for other in (0, 1, int(version) + 1, f"0{version}")),
         *(f"{version}-{changed}-{check}" for changed in (digest[::-1], "0" * 24, digest[1:])),
         *(f"{version}-{digest}-{changed}" for changed in (check[::-1], "0" * 16, check[1:])),
@@ -253,9 +258,11 @@ async def test_if_match_compares_the_whole_tag(fleet: Api, database: Database) -
     ]
     records = await stored_records(database)
     for write in PERSON_WRITES:
-        assert (await send(fleet, write, ",".join(f'"{one}"' for one in tampered))).status == 412
-    for one in tampered:
-        assert (await send(fleet, PERSON_WRITES[0], f'"{one}"')).status == 412
+        assert (
+            await send(fleet, write, ",".join(f'"{value}"' for value in tampered))
+        ).status == 412
+    for value in tampered:
+        assert (await send(fleet, PERSON_WRITES[0], f'"{value}"')).status == 412
     assert await stored_records(database) == records
     assert (await send(fleet, PERSON_WRITES[0], f'{OLD}, "{whole}"', '"x"')).status == 200
 
@@ -266,7 +273,7 @@ async def test_neither_collections_nor_operations_have_a_tag(
     create: Write = ("POST", "/computers", COMPUTER)
     records = await stored_records(database)
     for match, none_match in (
-        *((one, None) for one in ('"x"', "", await tag(fleet, "/computers/1"))),
+        *((item, None) for item in ('"x"', "", await tag(fleet, "/computers/1"))),
         *[(None, "*"), ("*", "*")],
     ):
         assert (await send(fleet, create, match, none_match)).errors == [(412, "")]

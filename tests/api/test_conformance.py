@@ -195,8 +195,8 @@ async def test_unknown_members_are_ignored_at_every_level(fleet: Api, method: st
 async def test_accept_is_negotiated_on_every_read(fleet: Api) -> None:
     for path, method in product(READS, ("GET", "HEAD")):
         for accept, status in (
-            *((one, 200) for one in (MEDIA_TYPE, "application/json")),
-            *((one, 406) for one in (UTF_8, ATOMIC)),
+            *((text, 200) for text in (MEDIA_TYPE, "application/json")),
+            *((text, 406) for text in (UTF_8, ATOMIC)),
         ):
             response = await fleet.request(method, path, headers={"Accept": accept})
             assert (response.status, response.headers["Vary"]) == (status, VARY), (path, accept)
@@ -228,7 +228,10 @@ async def test_an_unsupported_media_type_is_refused(fleet: Api, database: Databa
         )
         assert (status, document["errors"][0]["status"]) == (415, "415")
     # A parameter is rejected even without a body.
-    for method, path in (*(("GET", path) for path in READS), *(one[:2] for one in DELETIONS)):
+    for method, path in (
+        *(("GET", path) for path in READS),
+        *(deletion[:2] for deletion in DELETIONS),
+    ):
         response = await fleet.send(method, path, **{"Content-Type": UTF_8})
         assert response.errors == [(415, "")]
     assert await stored_records(database) == before
@@ -236,10 +239,10 @@ async def test_an_unsupported_media_type_is_refused(fleet: Api, database: Databa
 
 async def test_operations_use_the_media_type_of_their_extension(api: Api) -> None:
     for accept, sent, status in (
-        *((one, ATOMIC, 200) for one in (MEDIA_TYPE, ATOMIC, "*/*")),
+        *((text, ATOMIC, 200) for text in (MEDIA_TYPE, ATOMIC, "*/*")),
         (f"{MEDIA_TYPE};a=b, {ATOMIC};q=0.5", ATOMIC, 200),
-        *((one, ATOMIC, 406) for one in (UTF_8, f"{ATOMIC}; charset=utf-8", PROFILE)),
-        *((ATOMIC, one, 415) for one in (MEDIA_TYPE, f"{ATOMIC}; charset=utf-8")),
+        *((text, ATOMIC, 406) for text in (UTF_8, f"{ATOMIC}; charset=utf-8", PROFILE)),
+        *((ATOMIC, text, 415) for text in (MEDIA_TYPE, f"{ATOMIC}; charset=utf-8")),
         (ATOMIC, f'{MEDIA_TYPE}; ext="https://example.com/other"', 415),
     ):
         response = await api.operate(add(COMPUTER), **{"Accept": accept, "Content-Type": sent})

@@ -40,8 +40,10 @@ async def fleet(api: Api) -> Api:
 async def test_a_count_has_no_linkage(fleet: Api, path: str) -> None:
     document = (await fleet.get(path)).document
     primary = document["data"] if isinstance(document["data"], list) else [document["data"]]
-    resources = [one for one in [*primary, *document.get("included", ())] if "links" in one]
-    (ada,) = [one for one in resources if (one["type"], one["id"]) == ("person", "1")]
+    resources = [value for value in [*primary, *document.get("included", ())] if "links" in value]
+    (ada,) = [
+        resource for resource in resources if (resource["type"], resource["id"]) == ("person", "1")
+    ]
     assert ada["relationships"] == {"computers": COUNTED}
     assert ("included" in document) == ("include=" in path)
 

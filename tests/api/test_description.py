@@ -102,11 +102,11 @@ def test_unique_attributes_and_their_conflicts_are_described() -> None:
     graph = Graph(RESOURCES).with_unique(("person.email", "computer.serial"))
     description = describe(graph, Settings())
     validate(description)
-    for one, codes in (
+    for resource, codes in (
         (OPEN_DESCRIPTION, {"type_conflict"}),
         (description, {"type_conflict", "value_taken"}),
     ):
-        content = one["components"]["responses"]["Error409"]["content"]
+        content = resource["components"]["responses"]["Error409"]["content"]
         assert content[MEDIA_TYPE]["examples"].keys() == codes
     schemas = description["components"]["schemas"]
     for name, text in (
@@ -127,9 +127,9 @@ def test_authorship_is_described_as_read_only() -> None:
         assert names <= attributes.keys()
         assert all(attributes[name]["readOnly"] for name in names)
         (fields,) = (
-            one
-            for one in DESCRIPTION["paths"]["/persons"]["get"]["parameters"]
-            if one["name"] == f"fields[{title.lower()}]"
+            parameter
+            for parameter in DESCRIPTION["paths"]["/persons"]["get"]["parameters"]
+            if parameter["name"] == f"fields[{title.lower()}]"
         )
         assert names <= {*fields["schema"]["items"]["enum"]}
         assert not names & {*fields["example"]}
@@ -160,13 +160,13 @@ def test_a_type_without_examples_and_relationships_is_described() -> None:
 def test_operations_are_grouped_by_type() -> None:
     names = [tag["name"] for tag in DESCRIPTION["tags"]]
     assert names == ["Person", "Computer", "Assignment", "Operations", "Changes"]
-    tags = {(path.split("/")[1], *one["tags"]) for path, _, one in operations()}
+    tags = {(path.split("/")[1], *resource["tags"]) for path, _, resource in operations()}
     collections = ("persons", "computers", "assignments", "operations", "changes")
     assert tags == {*zip(collections, names, strict=True)}
 
 
 def test_every_operation_has_a_summary_a_description_and_a_unique_id() -> None:
-    assert all(one["summary"] and one["description"] for _, _, one in operations())
+    assert all(resource["summary"] and resource["description"] for _, _, resource in operations())
     names = [operation["operationId"] for _, _, operation in operations()]
     assert len(set(names)) == len(names)
     # The names of functions in clients that are generated.
@@ -187,10 +187,10 @@ def test_unedited_examples_are_harmless() -> None:
     for path, method, operation in operations():
         described = list(map(resolve, operation["parameters"]))
         if "{id}" in path:
-            (id_,) = [one for one in described if one["in"] == "path"]
+            (id_,) = [parameter for parameter in described if parameter["in"] == "path"]
             assert ("example" in id_) == (method == "get"), (method, path)
         if operation["operationId"].startswith("list_"):
-            first = next(one for one in described if one["in"] == "query")
+            first = next(parameter for parameter in described if parameter["in"] == "query")
             assert (first["name"], first["example"]) == ("page[size]", 10)
     content = DESCRIPTION["paths"]["/persons/{id}"]["patch"]["requestBody"]["content"]
     data = content[MEDIA_TYPE]["example"]["data"]
@@ -222,7 +222,7 @@ def test_every_header_of_a_response_has_a_schema_and_an_example() -> None:
 
 
 def test_every_error_status_is_described() -> None:
-    described = {int(status) for _, _, one in operations() for status in one["responses"]}
+    described = {int(status) for _, _, resource in operations() for status in resource["responses"]}
     # A request with another method does not have an operation.
     errors = {error.status for error in error_types()} - {MethodNotAllowed.status}
     assert described == errors | {200, 201, 204, 304}
@@ -264,7 +264,11 @@ async def test_every_route_is_described_and_every_operation_exists(api: Api) -> 
 
 
 def test_parameters_have_names_that_the_specification_allows() -> None:
-    names = {one["name"].partition("[")[0] for one in parameters() if one["in"] == "query"}
+    names = {
+        parameter["name"].partition("[")[0]
+        for parameter in parameters()
+        if parameter["in"] == "query"
+    }
     # One of the service's own has a character other than a-z.
     assert names == {"include", "fields", "sort", "filter", "page", "withCount"}
 
@@ -301,7 +305,9 @@ async def check_response(
     else:
         schema = described["content"][response.headers["Content-Type"]]["schema"]
         assert schema_errors(schema, response.document) == []
-    required = {name for name, one in described["headers"].items() if resolve(one)["required"]}
+    required = {
+        name for name, header in described["headers"].items() if resolve(header)["required"]
+    }
     assert required <= response.headers.keys()
     clients_use = {"ETag", "Location", "Retry-After", "Vary", "X-Request-ID"}
     assert clients_use & response.headers.keys() <= described["headers"].keys()
@@ -320,7 +326,7 @@ async def test_the_examples_of_all_operations_are_accepted(api: Api) -> None:
     await api.computer(owner=await api.person())
     await api.computer()
     # Linkage is removed before resources.
-    order = sorted(operations(), key=lambda one: (one[1] == "delete", -len(one[0])))
+    order = sorted(operations(), key=lambda pair: (pair[1] == "delete", -len(pair[0])))
     for path, method, operation in order:
         body = None
         if "requestBody" in operation:
@@ -384,10 +390,10 @@ async def test_documented_orders_operators_and_filters_are_accepted(api: Api) ->
 
 def pairs(described: Iterable[Any]) -> Iterator[tuple[str, str]]:
     """Yield names of parameters with values that their descriptions and examples name."""
-    for one in described:
-        name, text, schema = one["name"], one["description"], one["schema"]
+    for parameter in described:
+        name, text, schema = parameter["name"], parameter["description"], parameter["schema"]
         if name == "filter":
-            _, *filled = one["examples"].values()  # the first is not sent
+            _, *filled = parameter["examples"].values()  # the first is not sent
             yield from ((name, example["value"]) for example in filled)
         if name == "sort":
             fields = re.findall(r"`([^`]+)`", text.partition("Fields: ")[2])

@@ -50,8 +50,8 @@ async def test_the_root_describes_the_types(serve: Serve, settings: Settings) ->
     api = await serve(settings=fleet)
     response = await api.get("/")
     assert len(orjson.dumps(response.document)) <= 40_000
-    described = {one["type"]: one for one in response.document["meta"]["types"]}
-    assert [one["path"] for one in described.values()] == [
+    described = {type_["type"]: type_ for type_ in response.document["meta"]["types"]}
+    assert [parameter["path"] for parameter in described.values()] == [
         *("/persons", "/computers", "/phones", "/assignments", "/phone_owner_periods")
     ]
     computer = described["computer"]
@@ -90,7 +90,7 @@ async def test_the_page_needs_no_other_host_and_at_most_60_kb(api: Api) -> None:
     names = {file.name for file in PAGE.iterdir()}
     linked = re.findall(r'(?:href|src)="([^"#]+)"', page.text)
     assert {f"api/page/{name}" for name in names - {"index.html", *LATER}} == {
-        one for one in linked if not one.startswith("api/swagger/")
+        link for link in linked if not link.startswith("api/swagger/")
     }
     size = 0
     for name in names:

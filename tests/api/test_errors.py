@@ -24,7 +24,7 @@ WRITES = [("POST", "/persons"), ("PATCH", "/persons/1")]
 async def test_each_error_has_its_own_id(api: Api, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "registry")
     refused = await api.get("/persons?x=1&sort=y&include=z", **{"X-Request-ID": "mine"})
-    assert [one["id"] for one in refused.document["errors"]] == ["mine", "mine-2", "mine-3"]
+    assert [error["id"] for error in refused.document["errors"]] == ["mine", "mine-2", "mine-3"]
     assert refused.headers["X-Request-ID"] == "mine"
     assert "mine" in caplog.text
 
@@ -73,7 +73,11 @@ OTHER_STRUCTURES: list[tuple[Any, str]] = [
         ({"data": PERSON | {"relationships": value}}, f"/data/relationships{pointer}")
         for value, pointer in [
             *[([], ""), ({"computers": None}, "/computers"), ({"computers": {}}, "/computers")],
-            *[({"computers": {"data": one}}, "/computers/data") for one in NO_OBJECTS if one != []],
+            *[
+                ({"computers": {"data": object_}}, "/computers/data")
+                for object_ in NO_OBJECTS
+                if object_ != []
+            ],
             ({"computers": {"data": [None]}}, "/computers/data/0"),
             ({"computers": {"data": [{"type": None, "id": "1"}]}}, "/computers/data/0/type"),
         ]
@@ -126,7 +130,7 @@ async def test_a_body_larger_than_a_mebibyte_is_rejected(api: Api) -> None:
             yield b" " * 2**14
 
     for body, headers in (
-        *((one, {}) for one in (BODY.ljust(2**20 + 1), chunks())),
+        *((value, {}) for value in (BODY.ljust(2**20 + 1), chunks())),
         (bomb, {"Content-Encoding": "gzip"}),
     ):
         response = await api.request("POST", "/persons", body, headers)
@@ -150,8 +154,8 @@ async def test_no_client_is_told_to_send_a_body_that_is_too_large(api: Api) -> N
 async def test_the_coding_of_a_body_is_supported_or_refused(api_on_runner: Api) -> None:
     # aiohttp rejects encodings that it knows but has no library for, before the view runs.
     for encoding, statuses in (
-        *((one, {400, 415}) for one in ("br", "zstd")),
-        *((one, {415}) for one in ("nonsense", "gzip, gzip", "")),
+        *((text, {400, 415}) for text in ("br", "zstd")),
+        *((text, {415}) for text in ("nonsense", "gzip, gzip", "")),
         ("gzip", {201}),
     ):
         sent = {"Content-Encoding": encoding}

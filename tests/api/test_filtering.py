@@ -147,7 +147,7 @@ async def test_related_attributes_are_those_at_the_time_of_the_document(
     monkeypatch.setattr(ReadCommands, "run", run_then_write)
     response = await api.get(f"/computers?filter[owner.last_name]=Liskov&include=owner{page}")
     assert response.ids == (["1", "2"] if page else ["1", "2", "3"])
-    names = {one["attributes"]["last_name"] for one in response.document["included"]}
+    names = {resource["attributes"]["last_name"] for resource in response.document["included"]}
     assert names == {"Liskov"}
     assert (await api.get("/computers?filter[owner.last_name]=Liskov")).ids == []
 
@@ -159,12 +159,18 @@ async def test_a_query_over_its_time_limit_is_stopped(
     numbers = range(1, 20_001)
     await database.persons.insert_many(
         complete_record(
-            {"_id": one, "first_name": f"{one * 7919 % 20_000}", "last_name": "H", "full_name": ""}
+            {
+                "_id": number,
+                "first_name": f"{number * 7919 % 20_000}",
+                "last_name": "H",
+                "full_name": "",
+            }
         )
-        for one in numbers
+        for number in numbers
     )
     await database.computers.insert_many(
-        complete_record({"_id": one, "serial": f"{one}", "person": one}) for one in numbers
+        complete_record({"_id": number, "serial": f"{number}", "person": number})
+        for number in numbers
     )
     await set_counters(database)
     found, numbered = "/persons?filter[last_name][contains]=z", "&page[number]=1"

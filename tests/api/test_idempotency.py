@@ -37,8 +37,8 @@ def check_replayed(first: Response, second: Response) -> None:
     assert (second.status, second.document) == (first.status, first.document)
     ignored = {REPLAYED, "X-Request-ID", "Date"}
     before, after = (
-        {name: one.headers[name] for name in one.headers.keys() - ignored}
-        for one in (first, second)
+        {name: response.headers[name] for name in response.headers.keys() - ignored}
+        for response in (first, second)
     )
     assert after == before
 
@@ -61,9 +61,9 @@ async def test_a_repeated_creation_has_the_first_response(
         await api.delete(f"/computers/{id_}")
     second = await send_with_key(api, path, data)
     if "owner" in path:  # included resources are the present ones
-        names = [one.document["included"][0]["attributes"] for one in (first, second)]
-        assert [one.pop("last_name") for one in names] == ["Hopper", "King"]
-        assert [one.pop("full_name") for one in names] == ["Grace Hopper", "Grace King"]
+        names = [response.document["included"][0]["attributes"] for response in (first, second)]
+        assert [value.pop("last_name") for value in names] == ["Hopper", "King"]
+        assert [value.pop("full_name") for value in names] == ["Grace Hopper", "Grace King"]
         assert first.headers["ETag"] != second.headers["ETag"]
         assert (second.data, second.headers[REPLAYED]) == (first.data, "true")
     else:
@@ -124,7 +124,7 @@ async def test_another_request_with_the_same_key_is_refused_and_changes_nothing(
     api: Api, database: Database
 ) -> None:
     others = [new("person", first_name=name, last_name="L") for name in "abcdef"]
-    replies = await asyncio.gather(*(send_with_key(api, "/persons", one) for one in others))
+    replies = await asyncio.gather(*(send_with_key(api, "/persons", other) for other in others))
     assert sorted(reply.status for reply in replies) == [201, *[422] * 5]
     before = await stored_records(database)
     for path, data in (

@@ -38,7 +38,7 @@ ADA = {"first_name": "Ada", "last_name": "Lovelace", "email": "ada@example.com"}
 
 @pytest.fixture
 def unique(settings: Settings) -> Settings:
-    names = "computer.serial", "person.email", *(f"device.{one}" for one in ("note", "price"))
+    names = "computer.serial", "person.email", *(f"device.{text}" for text in ("note", "price"))
     return replace(settings, unique=(*names, "device.seen"))
 
 
@@ -156,7 +156,7 @@ async def test_merges_without_a_key_are_refused(serve: Serve, api: Api) -> None:
         assert (refused.status, refused.code) == (400, "invalid_merge")
     plain = await serve()
     for more, pointer in (
-        *(({"attributes": one}, "/data/attributes") for one in (ADA, dict[str, str]())),
+        *(({"attributes": value}, "/data/attributes") for value in (ADA, dict[str, str]())),
         ({}, "/data"),
     ):
         refused = await plain.post("/persons", {"type": "person", **more}, **MERGE)
@@ -181,9 +181,9 @@ async def test_values_are_equal_if_they_are_in_the_index(api: Api) -> None:
         assert (await merge(api, "device", {"name": "a", name: value})).status == 201
         merged = await merge(api, "device", {"name": "b", name: equal})
         assert (merged.status, merged.data["attributes"]["name"]) == (200, "b")
-        twice = [add(new("device", **{"name": name, name: one})) for one in (value, equal)]
+        twice = [add(new("device", **{"name": name, name: item})) for item in (value, equal)]
         results = (await api.operate(*twice, **MERGE)).results
-        assert {one["data"]["id"] for one in results} == {merged.id}
+        assert {result["data"]["id"] for result in results} == {merged.id}
 
 
 async def test_letters_equal_only_in_the_index_conflict(api: Api) -> None:
@@ -199,11 +199,11 @@ async def test_letters_distinct_in_the_index_are_two_values(
     api: Api, headers: Mapping[str, str]
 ) -> None:
     for name, sent in (("Ada", headers), ("Augusta", MERGE)):
-        named = [ADA | {"first_name": name, "email": f"stra{one}e@x.org"} for one in ("ß", "ss")]
-        response = await api.operate(*(add(new("person", **one)) for one in named), **sent)
-        assert [one["data"]["id"] for one in response.results] == ["1", "2"]
+        named = [ADA | {"first_name": name, "email": f"stra{text}e@x.org"} for text in ("ß", "ss")]
+        response = await api.operate(*(add(new("person", **person)) for person in named), **sent)
+        assert [result["data"]["id"] for result in response.results] == ["1", "2"]
     stored = (await api.get("/persons?fields[person]=first_name,last_name,email")).data
-    assert [one["attributes"] for one in stored] == named
+    assert [record["attributes"] for record in stored] == named
 
 
 async def test_operations_merge_a_person_with_computers(api: Api, database: Database) -> None:
@@ -220,20 +220,23 @@ async def test_operations_merge_a_person_with_computers(api: Api, database: Data
     ]
     first = await api.operate(*operations, **MERGE)
     assert first.headers[APPLIED] == MERGE["Prefer"]
-    assert [one["data"]["id"] for one in first.results] == ["2", "1", "3", "2", "1"]
-    changes = [one["meta"]["effect"] for one in first.results if "meta" in one]
+    assert [result["data"]["id"] for result in first.results] == ["2", "1", "3", "2", "1"]
+    changes = [result["meta"]["effect"] for result in first.results if "meta" in result]
     assert changes == ["created", "updated", "created", "unchanged"]
     owned = "/persons/2?include=computers"
-    assert (await api.get(owned)).included == [("computer", one) for one in "123"]
+    assert (await api.get(owned)).included == [("computer", letter) for letter in "123"]
     again = await api.operate(*operations, **MERGE)
-    assert [one["data"]["id"] for one in again.results] == ["2", "1", "3", "2", "1"]
-    assert (await api.get(owned)).included == [("computer", one) for one in "123"]
+    assert [result["data"]["id"] for result in again.results] == ["2", "1", "3", "2", "1"]
+    assert (await api.get(owned)).included == [("computer", letter) for letter in "123"]
     before = await stored_records(database)
     serials = [add(computer(f"SN-{n}", {"owner": to_one("2")})) for n in (1, 2)]
     same = await api.operate(*serials, **MERGE)
     assert effects(same) == ["unchanged"] * 2
     assert await stored_records(database) == before
-    periods = [(one["computer"], one["owner"]) async for one in database.assignments.find()]
+    periods = [
+        (assignment["computer"], assignment["owner"])
+        async for assignment in database.assignments.find()
+    ]
     assert sorted(periods) == [(1, 1), (1, 2), (2, 2), (3, 2)]
 
 
@@ -261,11 +264,13 @@ async def test_operations_see_what_preceding_ones_have_left(api: Api, database: 
     for operations, expected in cases:
         response = await api.operate(*operations, **MERGE)
         assert response.status == 200, response.document
-        assert sorted([one["serial"] async for one in database.computers.find()]) == expected
+        assert (
+            sorted([resource["serial"] async for resource in database.computers.find()]) == expected
+        )
     changes = [update(computer("A"), lid="c"), update(computer("B"), id="2")]
     taken = [add(computer("C"), "c"), *changes]
     pointers = [f"/atomic:operations/{n}/data/attributes/serial" for n in (1, 2)]
-    assert (await api.operate(*taken, **MERGE)).errors == [(409, one) for one in pointers]
+    assert (await api.operate(*taken, **MERGE)).errors == [(409, pointer) for pointer in pointers]
 
 
 async def test_all_errors_of_a_request_are_reported(api: Api) -> None:
@@ -283,10 +288,10 @@ async def test_all_errors_of_a_request_are_reported(api: Api) -> None:
     taken = [(409, at(1, serial)), (409, at(4, serial))]
     for headers in (MERGE, {}):
         errors = (await api.operate(*several, **headers)).errors
-        assert errors == sorted(missing + taken, key=lambda one: one[1])
+        assert errors == sorted(missing + taken, key=lambda pair: pair[1])
     several[0] = add(computer("new"), "new")
     del several[2]
-    assert (await api.operate(*several)).errors == [(409, at(one, serial)) for one in (1, 3)]
+    assert (await api.operate(*several)).errors == [(409, at(value, serial)) for value in (1, 3)]
     response = await api.operate(*many)
     assert (response.status, len(response.errors)) == (409, 100)
     assert response.errors[99] == (409, at(99, serial))
@@ -319,7 +324,7 @@ async def test_other_writes_refuse_a_rollback_and_ignore_merging(
     await api.computer("SN-1", owner=await api.person())
     members = "/persons/1/relationships/computers"
     for method, path, data in (
-        *((one, members, list[Any]()) for one in ("POST", "PATCH", "DELETE")),
+        *((text, members, list[Any]()) for text in ("POST", "PATCH", "DELETE")),
         ("PATCH", "/computers/1/relationships/owner", None),
         ("PATCH", "/computers/1", computer("X")),
         ("DELETE", "/computers/1", None),
@@ -338,10 +343,10 @@ async def test_a_rollback_shares_no_transaction_with_requests_that_are_stored(
     prefer = [{}, MERGE, ROLL_BACK, BOTH] * 20
     serials = [f"SN-{number}" for number in range(80)]
     pairs = zip(serials, prefer, strict=True)
-    sent = (merge(api, "computer", {"serial": one}, headers) for one, headers in pairs)
-    assert {one.status for one in await asyncio.gather(*sent)} == {201}
-    stored = {one["serial"] async for one in database.computers.find()}
-    assert stored == {one for number, one in enumerate(serials) if number % 4 < 2}
+    sent = (merge(api, "computer", {"serial": value}, headers) for value, headers in pairs)
+    assert {response.status for response in await asyncio.gather(*sent)} == {201}
+    stored = {resource["serial"] async for resource in database.computers.find()}
+    assert stored == {value for number, value in enumerate(serials) if number % 4 < 2}
 
 
 async def test_a_merge_requires_what_its_update_requires(
@@ -367,16 +372,16 @@ async def test_ten_clients_of_two_services_store_nothing_twice(
     def rows(client: int) -> list[Any]:
         numbers = [(number * 7 + client * 13) % 60 for number in range(60)]
         serials = [f"SN-{number}" for number in numbers]
-        return [add(computer(one)) for one in serials]
+        return [add(computer(serial)) for serial in serials]
 
     single = [merge(services[n % 2], "computer", {"serial": f"SN-{n % 60}"}) for n in range(120)]
     requests = [services[client % 2].operate(*rows(client), **MERGE) for client in range(10)]
     responses = await asyncio.gather(*requests, *single)
-    assert {one.status for one in responses} <= {200, 201}
-    counts = Counter([one["serial"] async for one in database.computers.find()])
+    assert {response.status for response in responses} <= {200, 201}
+    counts = Counter([resource["serial"] async for resource in database.computers.find()])
     assert counts == dict.fromkeys((f"SN-{number}" for number in range(60)), 1)
-    created = [one for one in responses[10:] if one.status == 201]
-    created_there = sum(effects(one).count("created") for one in responses[:10])
+    created = [response for response in responses[10:] if response.status == 201]
+    created_there = sum(effects(response).count("created") for response in responses[:10])
     assert len(created) + created_there == 60
 
 

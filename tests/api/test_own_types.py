@@ -62,7 +62,7 @@ async def own(serve: Serve, declared: Settings) -> Api:
 
 async def test_attributes_are_stored_filtered_and_validated(own: Api) -> None:
     first, second = await own.computer("A"), await own.create(new("computer", serial="B", **VALUES))
-    shown = [one["attributes"] for one in (await own.get("/computers?sort=-cores")).data]
+    shown = [resource["attributes"] for resource in (await own.get("/computers?sort=-cores")).data]
     assert shown == [{"serial": "B", **VALUES}, {"serial": "A", **DEFAULTS}]
     assert (await own.get("/computers?filter[model][contains]=t1")).ids == [second]
     wrong = {"contact": "x", "cores": "x", "status": "lost", "cpu": "x"}
@@ -82,7 +82,7 @@ async def test_a_new_type_is_linked_included_and_has_a_history(own: Api) -> None
     assert moved.status == 204
     assert (await own.get("/phones?filter[owner.first_name]=Bob")).ids == [phone]
     periods = (await own.get(f"/phones/{phone}/phone_owner_periods?sort=since")).data
-    assert [one["attributes"]["owner_full_name"] for one in periods] == ["Ada King", None]
+    assert [period["attributes"]["owner_full_name"] for period in periods] == ["Ada King", None]
     assert periods[0]["attributes"]["phone_number"] == "1"
     assert (await own.delete(f"/persons/{bob}")).status == 204
     assert (await own.get(f"/phones/{phone}/owner")).data is None
@@ -143,5 +143,5 @@ async def test_tokens_can_have_scopes_for_own_types(
 async def test_the_collections_of_the_service_are_reserved(api: Api, database: Database) -> None:
     paths = {route.canonical.split("/")[1] for route in api.client.app.router.resources()}
     names = {name.partition(".")[0] for name in await database.list_collection_names()}
-    own = {one.collection for one in api.client.app[GRAPH].values()}
+    own = {resource_type.collection for resource_type in api.client.app[GRAPH].values()}
     assert (paths | names) - own - {""} <= RESERVED_COLLECTIONS

@@ -66,7 +66,7 @@ async def follow(api: Api, response: Response, name: str) -> Response:
 
 
 def ids(response: Response) -> list[int]:
-    return [int(one) for one in response.ids]
+    return [int(id_) for id_ in response.ids]
 
 
 @pytest.mark.parametrize(
@@ -114,21 +114,23 @@ async def test_cursors_keep_their_position_after_deletions(
     for id_ in ids(page):
         await persons.delete(f"/persons/{id_}")
     pages = await persons.pages(page.document["links"][link], link)
-    assert [len(one.ids) for one in pages] == [2, 2, 1]
-    assert sorted(id_ for one in pages for id_ in ids(one)) == sorted(expected)
+    assert [len(response.ids) for response in pages] == [2, 2, 1]
+    assert sorted(id_ for value in pages for id_ in ids(value)) == sorted(expected)
 
 
 async def test_pages_at_the_largest_ids_are_right(api: Api, database: Database) -> None:
     stored = range(MAX_ID - 60, MAX_ID + 1)
     await database.computers.insert_many(
-        complete_record({"_id": Int64(one), "serial": "S"}) for one in stored
+        complete_record({"_id": Int64(record), "serial": "S"}) for record in stored
     )
     for sort in ("id", "-id"):
         cursors = Cursors("computer", parse_sort(sort, GRAPH["computer"], GRAPH))
         for start, size in product((MAX_ID - 50, MAX_ID - 7, MAX_ID, -MAX_ID), (1, 7, 30)):
             after = cursors.encode((start,))
             page = await api.get(f"/computers?sort={sort}&page[size]={size}&page[after]={after}")
-            beyond = [one for one in stored if (one > start if sort == "id" else one < start)]
+            beyond = [
+                record for record in stored if (record > start if sort == "id" else record < start)
+            ]
             shown = beyond if sort == "id" else beyond[::-1]
             assert ids(page) == shown[:size]
 

@@ -45,9 +45,9 @@ async def test_linkage_can_be_read_in_chunks(fleet: Api, monkeypatch: pytest.Mon
     monkeypatch.setattr(listings, "_FEW", 1)
     for module in (listings, compound):
         monkeypatch.setattr(module, "CHUNK", 2)
-    for query, one in zip(queries, whole, strict=True):
+    for query, response in zip(queries, whole, strict=True):
         chunked = await fleet.get(f"{COMPUTERS}{query}")
-        assert (one.status, chunked.document) == (200, one.document), query
+        assert (response.status, chunked.document) == (200, response.document), query
 
 
 @pytest.mark.parametrize("query", ["page[size]=3", "page[number]=1&page[size]=3"])
@@ -125,8 +125,8 @@ TO_MANY: list[tuple[Any, str]] = [
     (to_one("1", "computer"), "/data"),
     *[({"data": [None]}, "/data/0"), ({"data": ["1"]}, "/data/0"), ({"data": [[]]}, "/data/0")],
     *(
-        ({"data": [one]}, "/data/0/id")
-        for one in ({"type": "computer"}, {"type": "computer", "lid": "x"})
+        ({"data": [value]}, "/data/0/id")
+        for value in ({"type": "computer"}, {"type": "computer", "lid": "x"})
     ),
     ({"data": [computer("1"), {"id": "2"}]}, "/data/1/type"),
     ({"data": [identifier({"$ne": 0}, "2")]}, "/data/0/type"),

@@ -67,7 +67,7 @@ async def test_documents_have_all_attributes_and_links(fleet: Api) -> None:
 @pytest.mark.parametrize("sent", ["2", 7, None, [], {"$gt": 0}, 2**80, True, "x" * 300])
 async def test_an_id_in_the_body_is_ignored(api: Api, sent: Any) -> None:
     created = [await api.post("/persons", PERSON | {"id": sent}) for _ in range(2)]
-    assert [(one.status, one.id) for one in created] == [(201, "1"), (201, "2")]
+    assert [(response.status, response.id) for response in created] == [(201, "1"), (201, "2")]
     data = new("person", first_name="New") | {"id": sent}
     assert (await api.patch("/persons/1", data)).id == "1"
     assert (await api.get("/persons/2")).data["attributes"]["first_name"] == "Grace"
@@ -194,8 +194,8 @@ async def test_a_deletion_also_removes_links(fleet: Api, database: Database) -> 
         for method in ("GET", "DELETE"):
             assert (await fleet.send(method, path)).errors == [(404, "")]
         persons, computers = await stored_records(database)
-        assert [str(one["_id"]) for one in persons] == [other]
-        assert [one["person"] for one in computers] == left
+        assert [str(person["_id"]) for person in persons] == [other]
+        assert [computer["person"] for computer in computers] == left
 
 
 @pytest.mark.parametrize(
@@ -280,7 +280,7 @@ async def test_a_dangling_foreign_key_is_no_owner(fleet: Api, database: Database
     await set_counters(database)
     await fleet.computer()
     listed = await fleet.get("/computers?include=owner")
-    owners = [linkage_of(one)["owner"] for one in listed.data]
+    owners = [linkage_of(resource)["owner"] for resource in listed.data]
     assert owners == [to_one("1"), to_one(None), to_one(None)]
     assert listed.included == [("person", "1")]
     assert (await fleet.get("/computers/2/owner")).data is None

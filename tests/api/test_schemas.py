@@ -187,7 +187,7 @@ async def test_sparse_fields_show_what_the_schema_dumps(api: Api, count: int) ->
         await api.post("/tools", new("tool", tag=f"T{number}", place="attic", code="A"))
     for _ in range(20):  # until what is compiled for lists would be used
         shown = await api.get("/tools?fields[tool]=place,code&page[size]=100")
-        assert [one["attributes"] for one in shown.data] == [
+        assert [resource["attributes"] for resource in shown.data] == [
             {"place": f"ATTIC (T{number})", "code": "<A>"} for number in range(count)
         ]
     async with api.client.get("/tools?fields[tool]=id,place", headers=CSV) as table:

@@ -67,23 +67,23 @@ async def fleet(api: Api, database: Database) -> Api:
 async def test_a_stream_equals_its_pages(fleet: Api, path: str) -> None:
     whole = (await fleet.get(path)).document
     expected = await fleet.pages(f"{path}&page[size]=500")
-    assert whole["data"] == [one for response in expected for one in response.data]
+    assert whole["data"] == [resource for response in expected for resource in response.data]
     assert len(whole["data"]) > CHUNK
     assert whole["meta"] == {"count": len(whole["data"])}
-    primary = {identity(one) for one in whole["data"]}
-    included = {identity(one): one for one in whole.get("included", ())}
+    primary = {identity(resource) for resource in whole["data"]}
+    included = {identity(resource): resource for resource in whole.get("included", ())}
     assert len(included) == len(whole.get("included", ()))
     of_pages = {
-        identity(one): one
+        identity(resource): resource
         for response in expected
-        for one in response.document.get("included", ())
-        if identity(one) not in primary
+        for resource in response.document.get("included", ())
+        if identity(resource) not in primary
     }
     assert included.keys() == of_pages.keys()
-    for name, one in of_pages.items():
-        assert included[name]["attributes"] == one["attributes"]
+    for name, page in of_pages.items():
+        assert included[name]["attributes"] == page["attributes"]
         relationships = included[name].get("relationships", {})
-        assert one.get("relationships", {}).items() <= relationships.items()
+        assert page.get("relationships", {}).items() <= relationships.items()
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ async def test_the_response_to_a_write_shows_many_related_resources(
     path = "/persons/6?include=computers"
     response = await fleet.patch(path, new("person", {"computers": to_many(*many)}))
     assert response.status == 200
-    assert [one["id"] for one in response.document["included"]] == many
+    assert [resource["id"] for resource in response.document["included"]] == many
     assert response.data == (await fleet.get(path)).data
 
 
@@ -165,7 +165,7 @@ async def test_a_stream_is_written_in_parts(fleet: Api, monkeypatch: pytest.Monk
 )
 async def test_a_table_shows_what_the_document_shows(fleet: Api, path: str) -> None:
     document = (await fleet.get(path)).document
-    included = {identity(one): one for one in document.get("included", ())}
+    included = {identity(item): item for item in document.get("included", ())}
 
     def shown(resource: Any, column: str) -> str:
         relationship, _, name = column.rpartition(".")
@@ -177,7 +177,7 @@ async def test_a_table_shows_what_the_document_shows(fleet: Api, path: str) -> N
 
     text = (await fleet.fetch(path, **CSV)).text.removeprefix("\ufeff")
     columns, *rows = csv.reader(io.StringIO(text, newline=""))
-    assert rows == [[shown(one, column) for column in columns] for one in document["data"]]
+    assert rows == [[shown(item, column) for column in columns] for item in document["data"]]
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ async def test_the_content_security_policy_allows_only_this_host(api: Api) -> No
         sources = {source for directive in policy for source in directive.split()[1:]}
         hashes = {source for source in sources if source.startswith("'sha256-")}
         assert sources - hashes == {"'none'", "'self'", "data:"}
-        assert [one for one in policy if "data:" in one] == ["img-src 'self' data:"]
+        assert [value for value in policy if "data:" in value] == ["img-src 'self' data:"]
         # Only what the page itself contains: a script and a style sheet.
         inline = re.findall(r"<(?:script|style)>(.*?)</", response.text, re.DOTALL)
         assert len(inline) == (0 if path else 2)

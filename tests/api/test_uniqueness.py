@@ -68,7 +68,7 @@ def check_taken(response: Response, pointer: str, about: str | None) -> None:
 
 async def serials(database: Database) -> list[str]:
     computers = await database.computers.find().sort("_id").to_list(None)
-    return [one["serial"] for one in computers]
+    return [computer["serial"] for computer in computers]
 
 
 async def test_a_taken_serial_changes_nothing(api: Api, database: Database) -> None:
@@ -149,8 +149,8 @@ async def test_one_of_concurrent_creations_with_one_serial_succeeds(
         names = [f"{prefix}{number % 8}" for number in range(40)]
         sent = (api.post("/computers", named(name, links)) for name in names)
         pairs = list(zip(names, await asyncio.gather(*sent), strict=True))
-        created = {name: one.id for name, one in pairs if one.status == 201}
-        stored = [one for one in await serials(database) if one[0] == prefix]
+        created = {name: value.id for name, value in pairs if value.status == 201}
+        stored = [serial for serial in await serials(database) if serial[0] == prefix]
         assert sorted(stored) == sorted(created) == sorted(set(names))
         for name, response in pairs:
             if response.status != 201:

@@ -76,7 +76,7 @@ async def serve(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Callable[..., 
 
 
 async def names(registry: Client) -> list[str]:
-    return [one["last_name"] async for one in registry.list("person")]
+    return [resource["last_name"] async for resource in registry.list("person")]
 
 
 @pytest.mark.parametrize(
@@ -94,10 +94,10 @@ async def names(registry: Client) -> list[str]:
             "not a registry: the response of /persons is not a page of one",
         ),
         *(
-            ([*entry, response(one)], "not a registry: its response is not a document of one")
-            for entry, one in [
-                *(([], {"meta": {"collections": one}}) for one in ([1], {"person": 1})),
-                *(([response(ENTRY)], {"data": [one]}) for one in (1, {"id": "1"}, LINKED)),
+            ([*entry, response(value)], "not a registry: its response is not a document of one")
+            for entry, value in [
+                *(([], {"meta": {"collections": value}}) for value in ([1], {"person": 1})),
+                *(([response(ENTRY)], {"data": [value]}) for value in (1, {"id": "1"}, LINKED)),
             ]
         ),
         (
@@ -130,7 +130,7 @@ async def test_interrupted_and_temporarily_refused_reads_are_repeated(
     scripts = response(ENTRY), page[:-20], refused, page, refused, table, page
     _, registry = await serve(*scripts)
     assert await names(registry) == ["Hopper"]
-    assert [one async for one in registry.download("x", CSV, ())] == [b"a\r\n"]
+    assert [chunk async for chunk in registry.download("x", CSV, ())] == [b"a\r\n"]
     with pytest.raises(RegistryError, match="not a registry: the response of /x is not text/csv"):
         await anext(registry.download("x", CSV, ()))
 
@@ -175,7 +175,7 @@ async def test_a_creation_is_repeated_with_its_key(serve: Callable[..., Any]) ->
     assert keys[1] == keys[2] != []
     with pytest.raises(RegistryError, match="cannot reach"):
         await registry.update(person, last_name="Murray")
-    assert [one.split()[0] for one in script.requests] == ["GET", "POST", "POST"] + 3 * ["PATCH"]
+    assert [text.split()[0] for text in script.requests] == ["GET", "POST", "POST"] + 3 * ["PATCH"]
 
 
 async def test_an_earlier_version_is_reported(serve: Callable[..., Any]) -> None:
@@ -193,7 +193,10 @@ async def test_an_earlier_version_is_reported(serve: Callable[..., Any]) -> None
     [
         (b"data: " + b"x" * 5_000_000, "/changes has a transaction that is too large"),
         (b"data: 1234\n\n" * 300, "/changes has a transaction that is too large"),
-        *((b"id: 1\ndata: %b\n\n" % one, "not a registry") for one in (b"{", b"[]", b'{"op": 1}')),
+        *(
+            (b"id: 1\ndata: %b\n\n" % body, "not a registry")
+            for body in (b"{", b"[]", b'{"op": 1}')
+        ),
     ],
 )
 async def test_changes_of_another_kind_are_reported(
@@ -232,7 +235,7 @@ def test_a_client_is_made_without_an_event_loop_and_used_when_open() -> None:
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        *((one, "is not a base URL such as") for one in NO_URLS),
+        *((value, "is not a base URL such as") for value in NO_URLS),
         ("http://user:pw@h/", "a base URL has no user or password"),
     ],
 )

@@ -47,7 +47,7 @@ async def ada(registry: Client) -> Resource:
 
 
 async def serials(registry: Client, **query: Any) -> list[str]:
-    return [one["serial"] async for one in registry.list("computer", **query)]
+    return [resource["serial"] async for resource in registry.list("computer", **query)]
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ async def test_the_page_on_the_client_has_the_right_types(page_program: Path) ->
 
 
 async def test_resources_lead_to_included_ones(registry: Client, ada: Resource) -> None:
-    (first, second) = [one async for one in registry.list("computer", include="owner")]
+    (first, second) = [resource async for resource in registry.list("computer", include="owner")]
     assert first.owner is second.owner
     assert first.owner == ada
     assert first.owner["full_name"] == "Ada Lovelace"
@@ -232,9 +232,10 @@ async def test_values_that_json_cannot_express_are_not_sent(
 
 async def test_operations_are_executed_or_rejected_together(registry: Client) -> None:
     add = [
-        {"op": "add", "data": {"type": "computer", "attributes": {"serial": one}}} for one in "ab"
+        {"op": "add", "data": {"type": "computer", "attributes": {"serial": letter}}}
+        for letter in "ab"
     ]
-    assert [one["data"]["id"] for one in await registry.execute(add)] == ["1", "2"]
+    assert [result["data"]["id"] for result in await registry.execute(add)] == ["1", "2"]
     with pytest.raises(Conflict) as caught:
         await registry.execute(add)
     assert caught.value.pointer == "/atomic:operations/0/data/attributes/serial"
@@ -246,7 +247,8 @@ async def test_changes_continue_at_each_position(
     monkeypatch.setattr(registry_client, "_PAUSE", 0.01)
     start = await registry.position()
     add = [
-        {"op": "add", "data": {"type": "computer", "attributes": {"serial": one}}} for one in "ab"
+        {"op": "add", "data": {"type": "computer", "attributes": {"serial": letter}}}
+        for letter in "ab"
     ]
     await registry.execute(add)
     assert unique_api.client.app
@@ -260,7 +262,7 @@ async def test_changes_continue_at_each_position(
                 await registry.create("computer", serial="c")
             if len(seen) == 3:
                 break
-    assert [one[:2] for one in seen] == [("add", "a"), ("add", "b"), ("add", "c")]
+    assert [pair[:2] for pair in seen] == [("add", "a"), ("add", "b"), ("add", "c")]
     assert seen[0][2] == start
     async with aclosing(registry.changes(after=seen[1][2], types=["computer"])) as changes:
         assert (await anext(changes)).resource["serial"] == "c"

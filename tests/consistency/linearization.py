@@ -110,7 +110,7 @@ class Call:
         if not self.request.writes or self.document is None or "errors" in self.document:
             return [None] * len(self.request.writes)
         if RESULTS in self.document:
-            return [one.get("data") for one in self.document[RESULTS]]
+            return [resource.get("data") for resource in self.document[RESULTS]]
         return [self.document["data"]]
 
 
@@ -126,9 +126,9 @@ class State:
 
     def __repr__(self) -> str:
         model = self.model
-        versions = {one: version for one, version in model.versions.items() if version}
+        versions = {value: version for value, version in model.versions.items() if version}
         parts = model.resources, model.owners, versions, self.tags
-        return repr([sorted(one.items()) for one in parts])
+        return repr([sorted(part.items()) for part in parts])
 
     def after(self, call: Call) -> "State | None":
         """Return the state after a call, itself if nothing changes, None if that is impossible."""
@@ -172,10 +172,10 @@ class State:
         assert number
         version = self.model.versions[target]
         self.tags.setdefault((target, number), version)
-        known = [one for one in self.tags.items() if one[0][0] == target]
+        known = [tag for tag in self.tags.items() if tag[0][0] == target]
         return all(
-            (other < number, other == number) == (one < version, one == version)
-            for (_, other), one in known
+            (other < number, other == number) == (value < version, value == version)
+            for (_, other), value in known
         )
 
 
@@ -192,7 +192,8 @@ def _is_true(model: Model, resource: Any) -> bool:
     return all(
         stored[name] == value for name, value in resource.get("attributes", {}).items()
     ) and all(
-        one["data"] == model.linkage(identity) for one in resource.get("relationships", {}).values()
+        relationship["data"] == model.linkage(identity)
+        for relationship in resource.get("relationships", {}).values()
     )
 
 
@@ -209,7 +210,7 @@ def _is_shown(model: Model, call: Call) -> bool:
     included = call.document.get("included", [])
     if set(map(_identity_of, included)) != reached - {*primary}:
         return False
-    return all(_is_true(model, one) for one in [*resources, *included])
+    return all(_is_true(model, value) for value in [*resources, *included])
 
 
 def explanation(state: State, clients: Sequence[Sequence[Call]]) -> State | None:
@@ -251,4 +252,4 @@ def _next_calls(left: Sequence[Sequence[Call]]) -> list[tuple[int, Call]]:
         and not (call.version and call.version > versions[call.request.target])
     ]
     # Those that only read or fail change nothing, so that no order of them has to be tried.
-    return sorted(possible, key=lambda one: (bool(one[1].request.writes), one[1].end))
+    return sorted(possible, key=lambda pair: (bool(pair[1].request.writes), pair[1].end))

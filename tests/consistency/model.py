@@ -136,15 +136,15 @@ class Model:
         if type_name == "computer":
             owner = self.owners[id_]
             return [] if owner is None else [("person", owner)]
-        return [("computer", one) for one, owner in sorted(self.owners.items()) if owner == id_]
+        return [("computer", item) for item, owner in sorted(self.owners.items()) if owner == id_]
 
     # Writes
 
     def holder(self, attributes: Mapping[str, Any]) -> Identity | None:
         """Return the person who has the e-mail address, which is unique."""
         email = str(attributes.get("email")).lower()
-        persons = [one for one in self.resources.items() if one[0][0] == "person"]
-        holders = (one for one, values in persons if str(values["email"]).lower() == email)
+        persons = [resource for resource in self.resources.items() if resource[0][0] == "person"]
+        holders = (item for item, values in persons if str(values["email"]).lower() == email)
         return next(holders, None) if attributes.get("email") else None
 
     def create(self, identity: Identity, attributes: Mapping[str, Any]) -> None:
@@ -170,7 +170,7 @@ class Model:
             self._set_owner(id_, next(iter(targets), None))
             return
         members = set(targets)
-        self.remove(identity, {one for _, one in self.members(identity)} - members)
+        self.remove(identity, {item for _, item in self.members(identity)} - members)
         self.add(identity, members)
 
     def add(self, identity: Identity, computers: Iterable[int]) -> None:
@@ -250,11 +250,11 @@ class Model:
         if "not" in condition:
             return not self._matches(identity, condition["not"])
         if condition["op"] in {"has", "any"}:
-            return any(self._matches(one, condition["val"]) for one in self.members(identity))
+            return any(self._matches(member, condition["val"]) for member in self.members(identity))
         relationship, _, field_name = condition["name"].rpartition(".")
         if relationship:
             compared = {**condition, "name": field_name}
-            return any(self._matches(one, compared) for one in self.members(identity))
+            return any(self._matches(member, compared) for member in self.members(identity))
         value = self.value(identity, condition["name"])
         return _compare(value, condition["op"], condition["val"])
 
@@ -270,7 +270,7 @@ class Model:
                 size = query.sizes.get(".".join(steps[:count]))
                 for identity in level:
                     followed[identity][name] = size
-                level = [one for identity in level for one in self.members(identity)[:size]]
+                level = [member for identity in level for member in self.members(identity)[:size]]
                 reached.update(level)
         return followed, reached
 
@@ -302,7 +302,7 @@ class Model:
 
     def linkage(self, identity: Identity, size: int | None = None) -> Any:
         """Return resource linkage, of the first members if there is a size."""
-        members = [identifier(one) for one in self.members(identity)[:size]]
+        members = [identifier(member) for member in self.members(identity)[:size]]
         return members if identity[0] == "person" else next(iter(members), None)
 
     def document(
@@ -310,7 +310,7 @@ class Model:
     ) -> dict[str, Any]:
         """Return a document whose primary data are resources, or one or null if not many."""
         followed, reached = self.follow(primary, query)
-        objects = [self.resource_object(one, query, followed) for one in primary]
+        objects = [self.resource_object(resource, query, followed) for resource in primary]
         included = self._included(reached - {*primary}, query, followed)
         data: Any = objects if many else next(iter(objects), None)
         return {"data": data, **included, "jsonapi": JSONAPI, "links": links}
@@ -324,7 +324,7 @@ class Model:
         rest = Query(query.fields, tuple(path for path in paths if path))
         followed, reached = self.follow(page, rest)
         included = self._included(reached | {*page} if query.include else (), query, followed)
-        members = [identifier(one) for one in page]
+        members = [identifier(resource) for resource in page]
         data: Any = members if start[0] == "person" else next(iter(members), None)
         return {"data": data, **included, "jsonapi": JSONAPI, "links": links}
 
@@ -334,7 +334,9 @@ class Model:
         if query.include is None:
             return {}
         return {
-            "included": [self.resource_object(one, query, followed) for one in sorted(identities)]
+            "included": [
+                self.resource_object(identity, query, followed) for identity in sorted(identities)
+            ]
         }
 
 

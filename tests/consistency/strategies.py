@@ -80,7 +80,8 @@ def resource_queries(draw: st.DrawFn, type_name: str) -> Query:
     include = draw(st.just((to_many,)) | includes(type_name))
     chosen = draw(st.lists(types, max_size=2, unique=True))
     names = {
-        one: st.lists(st.sampled_from(_FIELD_NAMES[one]), unique=True).map(tuple) for one in chosen
+        name: st.lists(st.sampled_from(_FIELD_NAMES[name]), unique=True).map(tuple)
+        for name in chosen
     }
     # A size applies to one path: another path to the same relationship would show all members.
     is_single = include == (to_many,)
@@ -141,10 +142,12 @@ def conditions(draw: st.DrawFn, type_name: str, ids: Sequence[int]) -> Condition
 def related_conditions(draw: st.DrawFn, type_name: str, ids: Sequence[int]) -> Condition:
     """Return a condition on related resources, as a path or below `has` or `any`."""
     relationship = RELATIONSHIPS[type_name]
-    condition = conditions(TARGETS[relationship], ids).filter(lambda one: one["name"] != "owner")
+    condition = conditions(TARGETS[relationship], ids).filter(
+        lambda resource: resource["name"] != "owner"
+    )
     if draw(st.booleans()):
-        one = draw(condition)
-        return {**one, "name": f"{relationship}.{one['name']}"}
+        part = draw(condition)
+        return {**part, "name": f"{relationship}.{part['name']}"}
     operator = "has" if relationship == "owner" else "any"
     parts = draw(st.recursive(condition, _combinations, max_leaves=2))
     return {"name": relationship, "op": operator, "val": parts}

@@ -105,8 +105,10 @@ class Client:
         data = document.get("data")
         if not isinstance(data, list) or len(data) < len(UNCHANGED):
             return document
-        changed = [one for one in data if int(one["id"]) not in UNCHANGED]
-        assert len({one["id"] for one in data}) == len(data) == len(UNCHANGED) + len(changed)
+        changed = [resource for resource in data if int(resource["id"]) not in UNCHANGED]
+        assert (
+            len({resource["id"] for resource in data}) == len(data) == len(UNCHANGED) + len(changed)
+        )
         meta = {"count": document["meta"]["count"] - len(UNCHANGED)}
         return document | {"data": changed, "meta": meta}
 
@@ -164,14 +166,14 @@ async def operate(client: Client) -> None:
     """Send several writes as one request."""
     operations = []
     writes = [client.written() for _ in range(client.random.randint(2, 4))]
-    for one in writes:
-        resource = body_of(one.identity, one.attributes, one.linkage)["data"]
-        if one.verb == "create":
+    for value in writes:
+        resource = body_of(value.identity, value.attributes, value.linkage)["data"]
+        if value.verb == "create":
             del resource["id"]
         reference = (
-            {"ref": identifier(one.identity)} if one.verb == "delete" else {"data": resource}
+            {"ref": identifier(value.identity)} if value.verb == "delete" else {"data": resource}
         )
-        operations.append({"op": OPERATORS[one.verb], **reference})
+        operations.append({"op": OPERATORS[value.verb], **reference})
     await client.send(Request("POST", "/operations", {OPERATIONS: operations}, writes=writes))
 
 
@@ -270,7 +272,7 @@ async def stored(database: Database) -> State:
 
 @pytest.mark.parametrize(
     ("workers", "rounds"),
-    [("1", 8), *(pytest.param(one, 20, marks=pytest.mark.slow) for one in "12")],
+    [("1", 8), *(pytest.param(letter, 20, marks=pytest.mark.slow) for letter in "12")],
 )
 async def test_concurrent_requests_are_linearizable(
     start: Start, settings: Settings, database: Database, workers: str, rounds: int

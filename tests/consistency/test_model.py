@@ -162,7 +162,7 @@ class Comparison(RuleBasedStateMachine):
             ({**values, "email": email}, linkage)
             for values, email, linkage in data.draw(st.lists(row, min_size=1, max_size=4))
         ]
-        operations = [{"op": "add", **body_of(("person", 7), *one)} for one in rows]
+        operations = [{"op": "add", **body_of(("person", 7), *value)} for value in rows]
         headers = {"Prefer": MERGE, "Content-Type": media_type(EXTENSION)}
         response = self.client.request("POST", "/operations", {OPERATIONS: operations}, headers)
         for (values, linkage), result in zip(rows, response.document[RESULTS], strict=True):
@@ -178,8 +178,8 @@ class Comparison(RuleBasedStateMachine):
             changed = "updated" if versions != self.model.versions else "unchanged"
             assert result["meta"] == {"effect": changed if stored else "created"}
             assert result["data"]["attributes"] == self.model.resources[identity]
-        for one in response.document[RESULTS]:
-            self._read_resource(("person", int(one["data"]["id"])), Query())
+        for resource in response.document[RESULTS]:
+            self._read_resource(("person", int(resource["data"]["id"])), Query())
 
     def _expected_errors(
         self, attributes: Mapping[str, Any], query: Query, prefer: Sequence[str]
@@ -352,7 +352,9 @@ class Comparison(RuleBasedStateMachine):
         relationship = RELATIONSHIPS[type_name]
         compared = [("", (type_name, id_)) for id_ in self.model.ids(type_name)[:1]]
         linked = [
-            one for id_ in self._ids(type_name) for one in self.model.members((type_name, id_))
+            member
+            for id_ in self._ids(type_name)
+            for member in self.model.members((type_name, id_))
         ]
         compared += [(f"{relationship}.", identity) for identity in linked[:1]]
         for prefix, identity in compared:
@@ -389,7 +391,7 @@ class Comparison(RuleBasedStateMachine):
         """Return an `If-Match` header or none, and whether the resource matches it."""
         self._read_resource(identity, Query())
         tags = self.tags[identity]
-        known = [tag for one in self.tags.values() for tag in one]
+        known = [tag for value in self.tags.values() for tag in value]
         sent = data.draw(st.just([]) | st.lists(st.sampled_from(["*", '"1"', *known]), max_size=2))
         if not sent:
             return {}, True
@@ -487,7 +489,7 @@ class Comparison(RuleBasedStateMachine):
         pages, target = [], url
         while target:
             document = self._get(target).document
-            pages.append([int(one["id"]) for one in document["data"]])
+            pages.append([int(resource["id"]) for resource in document["data"]])
             links = document["links"]
             cursors = {name: cursor(links[to], name) for to, name in CURSORS.items()}
             (back,) = CURSORS.keys() - {link}
@@ -512,14 +514,14 @@ class Comparison(RuleBasedStateMachine):
         """
         for resource in document.get("included", []):
             self._drop_other_relationships(resource, expected["included"])
-        for one in (document, expected):
-            one.get("included", []).sort(key=lambda resource: (resource["type"], resource["id"]))
+        for value in (document, expected):
+            value.get("included", []).sort(key=lambda resource: (resource["type"], resource["id"]))
         self._check_page_links(document)
         assert document == expected
 
     def _drop_other_relationships(self, resource: Any, expected: Any) -> None:
-        same = [one for one in expected if one["id"] == resource["id"]]
-        kept = {name for one in same for name in one.get("relationships", {})}
+        same = [wanted for wanted in expected if wanted["id"] == resource["id"]]
+        kept = {name for value in same for name in value.get("relationships", {})}
         name = RELATIONSHIPS[resource["type"]]
         if "relationships" in resource and name not in kept:
             identity = resource["type"], int(resource["id"])

@@ -56,7 +56,7 @@ async def client() -> AsyncIterator[Client]:
 
 
 def entries(caplog: pytest.LogCaptureFixture) -> list[Entry]:
-    return [one.msg for one in caplog.records if isinstance(one.msg, Entry)]
+    return [record.msg for record in caplog.records if isinstance(record.msg, Entry)]
 
 
 @pytest.fixture(autouse=True)
@@ -117,8 +117,8 @@ async def test_responses_that_break_and_disconnects_are_aborted(
     await asyncio.wait_for(WAITING.wait(), SECONDS)
     reset(writer)
     await eventually(lambda: len(entries(caplog)) == 2)
-    assert [(one["status"], one["aborted"]) for one in entries(caplog)] == [
+    assert [(entry["status"], entry["aborted"]) for entry in entries(caplog)] == [
         (200, True),
         (None, True),
     ]
-    assert {one["route"] for one in entries(caplog)} == {"/persons/{id}"}
+    assert {entry["route"] for entry in entries(caplog)} == {"/persons/{id}"}

@@ -47,6 +47,8 @@ def test_clients_do_not_share_keys() -> None:
     clients = [None, "None", "ci", "ci' x", "\ud800"]
     issued = [("ci", issuer) for issuer in ("https://id.example.com", "https://id.example.net")]
     pairs = [*((client, None) for client in clients), *issued]
-    assert len({key_of("a", client=one, issuer=issuer).id for one, issuer in pairs}) == len(pairs)
+    assert len({key_of("a", client=value, issuer=issuer).id for value, issuer in pairs}) == len(
+        pairs
+    )
     assert key_of("a", client="ci") == key_of("a", client="ci")
     assert key_of("a", path="/\udc80").id == key_of("a").id

@@ -272,8 +272,8 @@ async def test_responses_and_handshakes_end_regularly_during_a_stop(start: Start
     assert b"\r\nConnection: close\r\n" in received
     assert received.endswith(b"GET")
     await asyncio.wait_for(stopping, SECONDS)
-    for one in (writer, idle_writer, late_writer):
-        await close(one)
+    for value in (writer, idle_writer, late_writer):
+        await close(value)
 
 
 async def test_a_client_that_does_not_close_delays_no_stop(start: Start) -> None:

@@ -79,8 +79,8 @@ def calls(value: str) -> Iterator[Callable[[], object]]:
         for verb in (Verb.ADD, Verb.UPDATE):
             yield partial(load, body("data", content, value), person, verb)
     for linkage in LINKAGE:
-        for one in (person.relationships["computers"], computer.relationships["owner"]):
-            yield partial(load_linkage, body("data", linkage, value), one, Verb.REMOVE)
+        for item in (person.relationships["computers"], computer.relationships["owner"]):
+            yield partial(load_linkage, body("data", linkage, value), item, Verb.REMOVE)
     for operation in OPERATIONS_SENT:
         for operations in ([operation], operation):
             yield partial(load_operations, body(OPERATIONS, operations, value), GRAPH)
@@ -96,7 +96,7 @@ def test_the_errors_of_any_request_are_short(value: str) -> None:
     rejected = 0
     for call in calls(VALUES[value]):
         errors = errors_of(call)
-        assert all(len(orjson.dumps(one.to_object("id"))) < 10_000 for one in errors), call
+        assert all(len(orjson.dumps(error.to_object("id"))) < 10_000 for error in errors), call
         rejected += bool(errors)
     assert rejected > 100
 

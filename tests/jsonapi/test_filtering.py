@@ -175,15 +175,15 @@ NOT_IDS = [(True, "true"), (1.0, "1.0"), (1.5e3, "1500.0"), (None, "null")]
         ('[{"not": []}]', "A condition must be an object, not `[]`"),
         (of("password", "eq", "x"), "Unknown filter field `password`; available: `id`"),
         (of("id", "in", 1), "`in` of `id` must be a list, not `1`"),
-        *((of("id", "eq", one), f"not `{text}`") for one, text in NOT_IDS),
-        *((of("id", *one), "an integer") for one in (("in", [[1]]), ("eq", "1.0"))),
+        *((of("id", "eq", item), f"not `{text}`") for item, text in NOT_IDS),
+        *((of("id", *item), "an integer") for item in (("in", [[1]]), ("eq", "1.0"))),
         *(
-            (of("last_name", "eq", one), "must be compared with text")
-            for one in (None, {"$gt": ""})
+            (of("last_name", "eq", item), "must be compared with text")
+            for item in (None, {"$gt": ""})
         ),
         *(
-            (of("email", one, None), f"`{one}` of `email` must not be null")
-            for one in ("lt", "contains")
+            (of("email", item, None), f"`{item}` of `email` must not be null")
+            for item in ("lt", "contains")
         ),
         (of("email", "null", "true"), 'must be true or false, not `"true"`'),
     ],
@@ -302,7 +302,7 @@ def check_parsed_or_refused(brackets: list[str], value: str, resource: str) -> N
             for field in GRAPH[type_name].filterable.values()
         }
         assert {
-            (one.type, name) for one, name in filtered_fields(condition, GRAPH[resource])
+            (item.type, name) for item, name in filtered_fields(condition, GRAPH[resource])
         } <= stored_names
 
 

@@ -55,8 +55,8 @@ INVALID: list[tuple[Any, int, str]] = [
     ({**REMOVE, "ref": identifier("x", "1")}, 404, "/ref/type"),
     ({**REMOVE, "ref": COMPUTERS}, 400, ""),
     *(
-        ({**REMOVE, **one, "data": []}, 400, "/data")
-        for one in ({"ref": ONE}, {"href": "/persons/1"})
+        ({**REMOVE, **value, "data": []}, 400, "/data")
+        for value in ({"ref": ONE}, {"href": "/persons/1"})
     ),
     ({"op": "update", "ref": COMPUTERS, "data": None}, 400, "/data"),
     ({"op": "add", "ref": COMPUTERS, "data": COMPUTER}, 400, "/data"),
@@ -116,7 +116,9 @@ def load(*operations: Any) -> list[Write]:
 
 def rejections(*operations: Any) -> list[tuple[int, str]]:
     """Return the status and the pointer, relative to the array, of each error."""
-    errors = [(one.status, one.pointer or "") for one in errors_of(partial(load, *operations))]
+    errors = [
+        (error.status, error.pointer or "") for error in errors_of(partial(load, *operations))
+    ]
     assert all(pointer.startswith(f"/{OPERATIONS}/") for _, pointer in errors)
     return [(status, pointer.removeprefix(f"/{OPERATIONS}")) for status, pointer in errors]
 
@@ -194,7 +196,10 @@ def test_the_number_of_operations_is_limited() -> None:
 def test_a_document_of_operations_has_an_array_of_them_and_no_other_data() -> None:
     operations = {OPERATIONS: [add(PERSON)]}
     for document, name in (
-        *(({OPERATIONS: one}, OPERATIONS) for one in [None, "add", 0, {"op": "add"}, *NO_TEXTS]),
+        *(
+            ({OPERATIONS: value}, OPERATIONS)
+            for value in [None, "add", 0, {"op": "add"}, *NO_TEXTS]
+        ),
         *((operations | {name: []}, name) for name in ("data", "included", "errors")),
         (operations | {"atomic:results": []}, "atomic:results"),
     ):

@@ -46,7 +46,7 @@ TIMES = st.datetimes(timezones=st.just(datetime.UTC))
 NUMBERS = st.decimals(allow_nan=False, places=10).filter(lambda number: abs(number) < 10**24)
 IDS = st.integers(-(2**63), MAX_ID)
 OPTIONAL = (st.booleans(), IDS, NUMBERS, TIMES, st.text())
-POSITIONS = st.tuples(*(st.none() | one for one in OPTIONAL), IDS)
+POSITIONS = st.tuples(*(st.none() | strategy for strategy in OPTIONAL), IDS)
 
 
 def parsed(**members: str) -> Page:
@@ -166,7 +166,7 @@ NAME = "person:last_name,_id"
         Cursors("person", BY_ID).encode((1,)),
         Cursors("person", parse_sort("-last_name", PERSON, GRAPH)).encode(("Hopper", 1)),
         *map(encoded, [None, 1, "ab", [], {}, {"a": 1, "b": 2}, [NAME], [NAME, [1], 1]]),
-        *(encoded([NAME, one]) for one in [None, 1, "ab", {}, {"$gt": ""}, ["x"], ["x", 1, 1]]),
+        *(encoded([NAME, value]) for value in [None, 1, "ab", {}, {"$gt": ""}, ["x"], ["x", 1, 1]]),
         urlsafe_b64encode(b'["' + NAME.encode() + rb'",["\ud800",1]]').decode(),
         urlsafe_b64encode(b"[" * 5000).decode(),
     ],

@@ -54,7 +54,7 @@ class Prepared(Schema):
 
     @pre_dump(pass_collection=True)
     def number(self, data: Any, many: bool, **_: Any) -> Any:
-        return [one | {"name": f"{one['name']}!"} for one in data] if many else data
+        return [resource | {"name": f"{resource['name']}!"} for resource in data] if many else data
 
 
 class Reader(Schema):

@@ -192,7 +192,9 @@ async def test_the_database_of_a_service_that_has_stored_nothing_is_empty(
 async def test_documents_that_mongodb_refuses_are_reported_in_one_line(
     documents: list[Any], reason: str, other: Database, path: Path
 ) -> None:
-    encoded = [one if isinstance(one, bytes) else encode(one) for one in documents]
+    encoded = [
+        document if isinstance(document, bytes) else encode(document) for document in documents
+    ]
     write(path, compress(HEADER + encode({"collection": "a"}) + b"".join(encoded) + END + END))
     with pytest.raises(BackupError, match=f"^{reason}") as caught:
         await restore_file(other, path)

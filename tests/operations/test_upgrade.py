@@ -106,9 +106,9 @@ async def test_an_interrupted_upgrade_is_continued(
         await require_current(database)
     await serve()
     periods = await database.assignments.find().sort("_id").to_list(None)
-    assert [(one["_id"], one["computer"]) for one in periods] == [(1, 2), (2, 1)]
+    assert [(period["_id"], period["computer"]) for period in periods] == [(1, 2), (2, 1)]
     assert periods[1]["since"] is None
-    assert [one["until"] for one in periods] == [None, None]
+    assert [period["until"] for period in periods] == [None, None]
     assert (await check(database, GRAPH)).total == 0
 
 

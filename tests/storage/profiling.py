@@ -35,8 +35,8 @@ async def profiled(database: Database, *collections: str) -> AsyncIterator[Profi
     await database.command("profile", 2)
     yield profile
     await database.command("profile", 0)
-    reads = {"ns": {"$in": [f"{database.name}.{one}" for one in collections]}}
+    reads = {"ns": {"$in": [f"{database.name}.{collection}" for collection in collections]}}
     commands = await database.system.profile.find(reads).sort("ts", 1).to_list(None)
     # The service polls change streams whenever it is time to.
-    profile += [one for one in commands if "$changeStream" not in str(one)]
+    profile += [command for command in commands if "$changeStream" not in str(command)]
     await database.system.profile.drop()

@@ -58,7 +58,7 @@ async def violations(api: Api, database: Database) -> list[str]:
 
 
 async def attributes(api: Api, path: str = "/computers") -> list[dict[str, Any]]:
-    return [one["attributes"] for one in (await api.get(path)).data]
+    return [resource["attributes"] for resource in (await api.get(path)).data]
 
 
 async def test_stored_records_get_the_defaults_of_new_attributes(

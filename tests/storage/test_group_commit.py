@@ -100,10 +100,10 @@ async def assert_written(database: Database, outcomes: Sequence[Outcome]) -> Non
     """Check that `serials` were written in order, each once."""
     results = list(map(result_of, outcomes))
     for first in range(4):
-        own = [one.record for one in results if one.record["_id"] == 1 + first]
-        assert [one["version"] for one in own] == list(range(2, 2 + len(own)))
-        assert [int(one["serial"][1:]) for one in own] == sorted(
-            int(one["serial"][1:]) for one in own
+        own = [result.record for result in results if result.record["_id"] == 1 + first]
+        assert [record["version"] for record in own] == list(range(2, 2 + len(own)))
+        assert [int(record["serial"][1:]) for record in own] == sorted(
+            int(record["serial"][1:]) for record in own
         )
         assert (await records(database))["computer", 1 + first]["serial"] == own[-1]["serial"]
 
@@ -135,7 +135,7 @@ async def test_a_group_takes_as_many_commands_as_two_requests_of_each_kind(
         commands.take("all")
         keys = [f"{count}-{n}" for n in range(count)] if keyed else ()
         outcomes = await registry.write_group(requests, keys)
-        assert all(isinstance(one, list) for one in outcomes), outcomes
+        assert all(isinstance(outcome, list) for outcome in outcomes), outcomes
         sent.append(sorted(commands.names()))
     assert sent[0] == sent[1]
     assert sent[0].count("commitTransaction") == 2, "one of them for the group before"
@@ -207,7 +207,7 @@ async def assert_only_the_middle_fails(
 ) -> None:
     """Check the others of a full group."""
     persons = (await records(database)).items()
-    before = {place: one for place, one in persons if place[0] == "person"}
+    before = {place: value for place, value in persons if place[0] == "person"}
     requests = serials(registry)
     requests.insert(len(requests) // 2, bad)
     outcomes = await registry.write_group(requests)
@@ -216,8 +216,10 @@ async def assert_only_the_middle_fails(
     assert [type(reported) for reported in failed.errors] == [error]
     await assert_written(database, outcomes)
     after = await records(database)
-    assert {place: one for place, one in after.items() if place[0] == "person"} == before
-    assert not {"bad", 5} & {one.get("serial") or one.get("person") for one in after.values()}
+    assert {place: value for place, value in after.items() if place[0] == "person"} == before
+    assert not {"bad", 5} & {
+        record.get("serial") or record.get("person") for record in after.values()
+    }
 
 
 @pytest.mark.parametrize("kind", DETECTED_BY_THE_SERVICE)
@@ -253,7 +255,7 @@ async def test_a_locked_record_delays_only_its_own_request(
         await asyncio.sleep(0)
         requests = serials(registry)
         requests.insert(10, [registry.update(("person", 5), last_name="New")])
-        tasks = [asyncio.create_task(registry.write(*one)) for one in requests]
+        tasks = [asyncio.create_task(registry.write(*request)) for request in requests]
         blocked = tasks.pop(10)
         await assert_written(database, await asyncio.gather(*tasks))
         assert not blocked.done()
@@ -342,14 +344,14 @@ async def test_requests_that_arrive_while_a_group_is_in_flight_are_the_next_grou
     updates = [registry.update(("person", 1), last_name=f"L{n}") for n in range(9)]
     first = asyncio.create_task(registry.write(updates[0]))
     assert await gate.holds(1)
-    others = [asyncio.create_task(registry.write(one)) for one in updates[1:]]
+    others = [asyncio.create_task(registry.write(update)) for update in updates[1:]]
     await asyncio.sleep(0.01)
     assert gate.held == 1
     for task in others[-2:]:
         task.cancel()
     gate.open()
     results = [(await task)[0].record for task in (first, *others[:-2])]
-    assert [(one["last_name"], one["version"]) for one in results] == [
+    assert [(result["last_name"], result["version"]) for result in results] == [
         (f"L{n}", n + 2) for n in range(7)
     ]
     assert commands.names().count("commitTransaction") == 2
@@ -368,5 +370,5 @@ async def test_changes_of_one_record_by_several_authors_are_stored_one_by_one(
             result_of(outcome)
         while not changes or changes[-1].get("last_name") != "3":
             changes.append((await stream.next())["updateDescription"]["updatedFields"])
-    changed = [({*names} & one.keys(), one["updated_by"]) for one in changes]
+    changed = [({*names} & change.keys(), change["updated_by"]) for change in changes]
     assert changed == [({"first_name"}, "a"), ({"last_name", "email"}, "b"), ({"last_name"}, None)]

@@ -74,7 +74,7 @@ class LinkModel(Model):
         else:
             ids = [value] if isinstance(value, int) else value or []
             target = TARGETS[RELATIONSHIPS[identity[0]]]
-            if kind != "remove" and not self.resources.keys() >= {(target, one) for one in ids}:
+            if kind != "remove" and not self.resources.keys() >= {(target, item) for item in ids}:
                 return False
             {"add": self.add, "remove": self.remove}.get(kind, self.replace)(identity, ids)
         return True
@@ -85,7 +85,9 @@ class LinkModel(Model):
         if owner == before:
             return
         if before is not None:
-            (lasting,) = [one for one in self.periods if one["lasts"] and one["of"] == computer]
+            (lasting,) = [
+                period for period in self.periods if period["lasts"] and period["of"] == computer
+            ]
             lasting |= {"lasts": False, "name": self.value(("person", before), "full_name")}
         if owner is not None:
             self.periods.append({"of": computer, "by": owner, "lasts": True, "name": None})
@@ -113,10 +115,10 @@ def lines(report: Report) -> list[str]:
 async def periods(database: Database) -> list[Any]:
     """Return all periods, by computer and then by time."""
     found = await database.assignments.find().sort([("computer", 1), ("since", 1)]).to_list(None)
-    for one, following in pairwise(found):
-        assert one["until"] is None or one["since"] < one["until"]
-        if one["computer"] == following["computer"]:
-            assert one["until"] <= following["since"]
+    for resource, following in pairwise(found):
+        assert resource["until"] is None or resource["since"] < resource["until"]
+        if resource["computer"] == following["computer"]:
+            assert resource["until"] <= following["since"]
     return found
 
 
@@ -141,16 +143,16 @@ async def test_periods_are_those_of_a_model(
                 assert not is_possible, write
             else:
                 assert is_possible, write
-    expected = sorted(model.periods, key=lambda one: one["of"])
+    expected = sorted(model.periods, key=lambda resource: resource["of"])
     stored = await periods(database)
     assert [
         {
-            "of": one["computer"],
-            "by": one["owner"],
-            "lasts": one["until"] is None,
-            "name": one.get("owner_name"),
+            "of": record["computer"],
+            "by": record["owner"],
+            "lasts": record["until"] is None,
+            "name": record.get("owner_name"),
         }
-        for one in stored
+        for record in stored
     ] == expected
     await check_moments(api, stored)
     assert lines(await check(database, GRAPH)) == []
@@ -158,14 +160,14 @@ async def test_periods_are_those_of_a_model(
 
 async def check_moments(api: Api, stored: list[Any]) -> None:
     """Check that the filter selects what is in force, around each beginning and end."""
-    bounds = {one[name] for one in stored for name in ("since", "until")}
+    bounds = {record[name] for record in stored for name in ("since", "until")}
     step = timedelta(milliseconds=1)
     moments = {bound + shift for bound in bounds - {None} for shift in (-step, 0 * step, step)}
     for moment in moments | {MOMENT}:
         in_force = [
-            one["_id"]
-            for one in stored
-            if one["since"] <= moment and (one["until"] is None or moment < one["until"])
+            record["_id"]
+            for record in stored
+            if record["since"] <= moment and (record["until"] is None or moment < record["until"])
         ]
         response = await api.get(f"/assignments?filter[at]={utc_text(moment)}&sort=id")
         assert response.ids == [str(id_) for id_ in sorted(in_force)]
@@ -177,7 +179,7 @@ async def test_requests_that_share_a_transaction_count_each(api: Api, database: 
     moves = [[registry.update(("computer", 1), owner=owner)] for owner in (1, 2, None, 3)]
     await registry.write_group(moves)
     found = await periods(database)
-    assert [(one["owner"], one["until"] is None) for one in found] == [
+    assert [(resource["owner"], resource["until"] is None) for resource in found] == [
         *((1, False), (2, False)),
         (3, True),
     ]
@@ -213,7 +215,7 @@ async def test_a_request_that_fails_at_its_second_link_leaves_no_period(
     failed, done = await registry.write_group([[both], [one]])
     assert isinstance(failed, Unavailable)
     assert isinstance(done, list)
-    assert [one["case"] async for one in database.case_owner_periods.find()] == [
+    assert [period["case"] async for period in database.case_owner_periods.find()] == [
         done[0].record["_id"]
     ]
 
@@ -244,7 +246,8 @@ async def test_a_deleted_person_is_forgotten(
         await asyncio.to_thread(forget_command, ["person", ada])
         assert capsys.readouterr().err.startswith(text)
     names = [
-        one["attributes"]["owner_name"] for one in (await api.get("/assignments?sort=id")).data
+        resource["attributes"]["owner_name"]
+        for resource in (await api.get("/assignments?sort=id")).data
     ]
     assert names == [None, None, "Grace Hopper"]
     assert (await api.get("/assignments?filter[owner_name][null]=true")).ids == ["1", "2"]

@@ -104,7 +104,7 @@ async def test_the_change_feed_continues_when_a_connection_breaks(
         proxy.verb, proxy.effect, proxy.once = "getMore", Effect.REQUEST_LOST, True
         assert await eventually(lambda: bool(proxy.affected))
         created = await post(behind_proxy, "Grace")
-        assert [one["data"]["id"] for one in await feed.changes(1)] == [created.id]
+        assert [change["data"]["id"] for change in await feed.changes(1)] == [created.id]
 
 
 @pytest.fixture

@@ -100,7 +100,9 @@ async def test_a_total_is_a_heavy_query_if_an_index_has_many_keys_for_it(
         complete_record({"_id": number, "serial": serial})
         for number, serial in enumerate(serials, 1)
     )
-    paths = {one: f"/computers?filter[serial]={one}&page[number]=1&page[size]=1" for one in "ab"}
+    paths = {
+        letter: f"/computers?filter[serial]={letter}&page[number]=1&page[size]=1" for letter in "ab"
+    }
     async with bulkheads(busy_api).heavy_requests:
         assert (await busy_api.get(paths["a"])).document["meta"]["total"] == 1_000
         await assert_overloaded(await busy_api.get(paths["b"]), "heavy requests")

@@ -64,20 +64,20 @@ def stored_value(name: str, attribute: ResourceField, number: int) -> Any:
     return f"{name} {number}"
 
 
-def filters(one: ResourceField) -> Iterator[str]:
-    is_id = one.stored_type is int
-    value = 7 if is_id else one.to_json(stored_value(one.name, one, 7))
-    for operator in filter_operators(one):
+def filters(field: ResourceField) -> Iterator[str]:
+    is_id = field.stored_type is int
+    value = 7 if is_id else field.to_json(stored_value(field.name, field, 7))
+    for operator in filter_operators(field):
         text = {"in": f"{value},{value}", "null": "true"}.get(operator, value)
-        yield f"filter[{one.name}][{operator}]={text}"
+        yield f"filter[{field.name}][{operator}]={text}"
 
 
 def requests_of(resource: ResourceType) -> Iterator[str]:
     stored = resource.filterable
-    indexed = [one for one in stored.values() if one.is_indexed]
-    for one in indexed:
-        for condition in filters(one):
-            for sort in ("", f"&sort={one.name}", f"&sort=-{one.name}"):
+    indexed = [record for record in stored.values() if record.is_indexed]
+    for field in indexed:
+        for condition in filters(field):
+            for sort in ("", f"&sort={field.name}", f"&sort=-{field.name}"):
                 yield f"{resource.collection}?{condition}{sort}"
     for name in sort_names(resource, GRAPH):
         if name in stored and not stored[name].is_indexed:
@@ -135,8 +135,8 @@ async def stored(database: Database, serve: Serve) -> Api:
             {
                 "_id": number,
                 **{
-                    name: stored_value(name, one, number * 7919 % COUNT)
-                    for name, one in resource.attributes.items()
+                    name: stored_value(name, attribute, number * 7919 % COUNT)
+                    for name, attribute in resource.attributes.items()
                 },
                 **{link.foreign_key: number for link in resource.links},
                 "version": 1,
@@ -155,7 +155,9 @@ async def test_every_request_is_served_by_an_index_or_counts_as_heavy(
     wrong = []
     async with bulkheads(stored).heavy_requests:
         for request in REQUESTS:
-            async with profiled(database, *(one.collection for one in GRAPH.values())) as profile:
+            async with profiled(
+                database, *(resource_type.collection for resource_type in GRAPH.values())
+            ) as profile:
                 response = await stored.get(request)
             assert response.status in {200, 503}, request
             is_cheap = not profile.scans_collection and profile.examined <= BOUND
@@ -251,7 +253,7 @@ async def test_a_late_page_costs_no_more_than_the_first(similar: Api, database: 
                 path = f"/{collection}?sort={sort}&page[size]={SIZE}&page[{member}]={cursor}"
                 async with profiled(database, collection) as profile:
                     response = await similar.get(path)
-                assert [int(id_) for id_ in response.ids] == [one["_id"] for one in expected]
+                assert [int(id_) for id_ in response.ids] == [wanted["_id"] for wanted in expected]
                 assert profile.examined <= 5 * SIZE, path
 
 

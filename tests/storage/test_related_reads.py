@@ -140,17 +140,17 @@ def limited(**limits: int) -> Iterator[None]:
 
 async def expected(database: Database, sort: str) -> list[tuple[str, Position]]:
     """Return the ids and the positions of all computers, sorted in Python."""
-    persons: dict[Any, Any] = {one["_id"]: one async for one in database.persons.find()}
+    persons: dict[Any, Any] = {person["_id"]: person async for person in database.persons.find()}
     order = parse_sort(sort, GRAPH["computer"], GRAPH)
     computers = []
-    async for one in database.computers.find():
-        owner = persons.get(one["person"], {})
-        fields = [owner if key.relationship else one for key in order]
+    async for computer in database.computers.find():
+        owner = persons.get(computer["person"], {})
+        fields = [owner if key.relationship else computer for key in order]
         values = [each.get(key.stored_name) for each, key in zip(fields, order, strict=True)]
-        computers.append((str(one["_id"]), tuple(values)))
+        computers.append((str(computer["_id"]), tuple(values)))
     for number in reversed(range(len(order))):
         computers.sort(
-            key=lambda one: (one[1][number] is not None, one[1][number]),
+            key=lambda pair: (pair[1][number] is not None, pair[1][number]),
             reverse=order[number].descending,
         )
     return computers
@@ -265,7 +265,7 @@ async def pairs(api: Api, database: Database) -> Api:
         for number in range(1, 2_001)
     )
     numbers = range(1, 2_001)
-    await insert_computers(database, {one: one if one > 3 else None for one in numbers})
+    await insert_computers(database, {value: value if value > 3 else None for value in numbers})
     return api
 
 

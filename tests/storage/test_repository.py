@@ -35,7 +35,9 @@ NAMES = {"first_name": "Ada", "last_name": "Lovelace"}
 
 async def create(api: Api, count: int) -> list[int]:
     """Create persons in one request; return their ids."""
-    return [int(one["data"]["id"]) for one in (await api.operate(*[add(PERSON)] * count)).results]
+    return [
+        int(result["data"]["id"]) for result in (await api.operate(*[add(PERSON)] * count)).results
+    ]
 
 
 async def test_the_first_id_follows_the_greatest_stored_one(
@@ -52,8 +54,10 @@ async def test_ids_follow_the_order_of_the_commits_without_gaps(api: Api) -> Non
     responses = await asyncio.gather(
         *(api.operate(*failing) if number % 3 else api.operate(add(PERSON)) for number in range(30))
     )
-    assert [one.status for one in responses].count(404) == 20
-    ids += sorted(int(one.results[0]["data"]["id"]) for one in responses if one.status == 200)
+    assert [response.status for response in responses].count(404) == 20
+    ids += sorted(
+        int(response.results[0]["data"]["id"]) for response in responses if response.status == 200
+    )
     assert ids == list(range(1, 61))
     await api.operate(add(PERSON), Prefer="tx=rollback")
     assert await create(api, 1) == [61]

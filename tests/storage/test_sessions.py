@@ -49,7 +49,7 @@ async def test_only_transactions_of_lost_clients_are_ended(
         assert time.monotonic() - began < 5, "MongoDB itself would take longer"
         await alive.commit_transaction()
     stored = await database.persons.find().sort("_id").to_list(None)
-    assert [(one["first_name"], one["last_name"]) for one in stored] == [
+    assert [(record["first_name"], record["last_name"]) for record in stored] == [
         ("Grace", "New"),
         ("Grace", "Hopper"),
         ("Open", "Hopper"),

@@ -144,7 +144,7 @@ async def test_the_use_of_a_token_is_stored_at_most_hourly(
     assert commands.take("update") == ["tokens"]
     tokens, _ = await Tokens(connected).find_all()
     used = [token.last_used for token in tokens]
-    is_new = [one is not None and one >= now - timedelta(seconds=1) for one in used]
+    is_new = [time_ is not None and time_ >= now - timedelta(seconds=1) for time_ in used]
     assert is_new == [True, True, False, False]
 
 

@@ -40,7 +40,7 @@ def unique(settings: Settings) -> Settings:
 
 async def unique_indexes(database: Database) -> set[str]:
     found = [await database[name].index_information() for name in ("persons", "computers")]
-    return {name for indexes in found for name, one in indexes.items() if one.get("unique")}
+    return {name for indexes in found for name, index in indexes.items() if index.get("unique")}
 
 
 async def start_error(serve: Serve, settings: Settings) -> str:
@@ -70,7 +70,7 @@ def has_conflict(outcome: Outcome, id_: int) -> bool:
 
 
 async def stored_serials(database: Database) -> list[str]:
-    return [one["serial"] async for one in database.computers.find().sort("_id")]
+    return [computer["serial"] async for computer in database.computers.find().sort("_id")]
 
 
 async def test_the_indexes_follow_the_setting(
@@ -87,7 +87,7 @@ async def test_the_indexes_follow_the_setting(
     caplog.clear()
     await serve(settings=replace(settings, unique=("person.email",)))
     assert await unique_indexes(database) == {EMAIL}
-    (dropped,) = [one for one in caplog.records if one.levelno >= logging.WARNING]
+    (dropped,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert dropped.message == (
         "Dropped the index unique_serial of computers: the values need not be unique any more"
     )
@@ -163,8 +163,10 @@ async def test_taken_values_do_not_fail_other_writes(
         for number, name in enumerate(names, 1)
     ]
     commands.take("all")
-    outcomes = await registry.write_all([one] for one in requests)
-    assert [has_conflict(one, 40) for one in outcomes] == [name == "SN-40" for name in names]
+    outcomes = await registry.write_all([request] for request in requests)
+    assert [has_conflict(outcome, 40) for outcome in outcomes] == [
+        name == "SN-40" for name in names
+    ]
     assert not commands.take("abortTransaction")
     written = [name for name in names if name != "SN-40"]
     if kind == "creation":
@@ -187,7 +189,9 @@ async def test_values_move_from_one_resource_to_another_in_one_group(
     requests = [[registry.update(("computer", 1), serial="other")]]
     requests += [[registry.update(("computer", n), serial=f"SN-{n - 1}")] for n in range(2, 6)]
     requests += [[registry.delete(("computer", 6))], [registry.create("computer", serial="SN-6")]]
-    assert not [one for one in await registry.write_all(requests) if isinstance(one, Exception)]
+    assert not [
+        result for result in await registry.write_all(requests) if isinstance(result, Exception)
+    ]
     expected = ["other", "SN-1", "SN-2", "SN-3", "SN-4", "SN-6"]
     assert await stored_serials(database) == expected
     assert not commands.take("abortTransaction")
@@ -232,7 +236,7 @@ async def test_a_service_without_the_setting_reports_the_conflicts_of_another(
         assert response.errors == [(409, "/data/attributes/serial")]
     ids = [second, *[await other.computer(f"SN-{number}") for number in range(3, 12)]]
     responses = await asyncio.gather(*(rename(other, id_, "SN-1") for id_ in ids))
-    assert {one.status for one in responses} == {409}
+    assert {value.status for value in responses} == {409}
 
 
 async def test_a_backup_is_restored_into_a_database_with_unique_indexes(
@@ -241,7 +245,7 @@ async def test_a_backup_is_restored_into_a_database_with_unique_indexes(
     await serve(settings=replace(unique, database=f"{settings.database}_2"))
     other = database.client[f"{settings.database}_2"]
     await database.computers.insert_many(
-        [complete_record({"_id": one, "serial": "SN-1"}) for one in (1, 2)]
+        [complete_record({"_id": number, "serial": "SN-1"}) for number in (1, 2)]
     )
     with new_file(tmp_path / "backup") as file:
         await back_up(database, file)
@@ -255,7 +259,7 @@ async def test_values_are_equal_if_the_index_equates_them(
     serve: Serve, unique: Settings, database: Database, commands: CommandLog
 ) -> None:
     registry = Registry(await serve(settings=unique))
-    letters = [chr(one) for one in range(33, 127) if chr(one) not in '@"(),:;<>[]\\']
+    letters = [chr(number) for number in range(33, 127) if chr(number) not in '@"(),:;<>[]\\']
     letters += [
         "\u00e9",
         "e\u0301",
@@ -281,10 +285,10 @@ async def test_values_are_equal_if_the_index_equates_them(
     emails = [f"a{letter}b@x.org" for letter in letters]
     commands.take("all")
     outcomes = await registry.write_group(
-        [registry.create("person", first_name="A", last_name="B", email=one)] for one in emails
+        [registry.create("person", first_name="A", last_name="B", email=value)] for value in emails
     )
     assert not commands.take("abortTransaction")
-    stored = {one["email"] async for one in database.persons.find()}
+    stored = {person["email"] async for person in database.persons.find()}
     options = {"locale": "en", "strength": 2}
     for email, outcome in zip(emails, outcomes, strict=True):
         assert isinstance(outcome, list) == (email in stored)

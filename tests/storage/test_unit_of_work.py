@@ -110,7 +110,7 @@ async def test_more_operations_take_no_more_commands(
     names = commands.names()
     # Once per type: the links of new persons change before they are written.
     assert names == ["find", "update", *["insert"] * 3, "commitTransaction"]
-    assert [one["data"]["id"] for one in results] == [
+    assert [result["data"]["id"] for result in results] == [
         str(number) for number in range(1, pairs + 1) for _ in ("person", "computer")
     ]
 
@@ -137,5 +137,5 @@ async def test_a_repeated_request_shows_the_stored_ids_alone(
     assert repeated[0].is_replayed
     for created, deleted in (results, repeated):
         assert created.record["_id"] == COMPUTERS + 1
-        assert [one.ids for one in created.write.change.linkages] == [[owner]]
+        assert [linkage.ids for linkage in created.write.change.linkages] == [[owner]]
         assert deleted.write.target.id == 2

@@ -106,7 +106,9 @@ async def options(database: Database) -> list[dict[str, Any]]:
     """Return the options of the collections of persons and computers."""
     query = {"name": {"$in": ["persons", "computers"]}}
     collections = await database.list_collections(filter=query)
-    return sorted([one async for one in collections], key=lambda one: str(one["name"]))
+    return sorted(
+        [collection async for collection in collections], key=lambda resource: str(resource["name"])
+    )
 
 
 async def test_a_validator_is_replaced_only_if_it_differs(

@@ -121,10 +121,10 @@ async def insert_fleet(database: Database, persons: int, computers: int) -> None
     person = {"first_name": "Ada", "last_name": "Lovelace", "email": None, "version": 1}
     computer = {"serial": "x", "person": None, "version": 1}
     await database.persons.insert_many(
-        complete_record({"_id": one, **person}) for one in range(1, persons + 1)
+        complete_record({"_id": number, **person}) for number in range(1, persons + 1)
     )
     await database.computers.insert_many(
-        complete_record({"_id": one, **computer}) for one in range(1, computers + 1)
+        complete_record({"_id": number, **computer}) for number in range(1, computers + 1)
     )
     await set_counters(database)
 

@@ -196,17 +196,17 @@ class Writer:
         query = {"$regex": f"^{self._label}-"}
         persons = await database.persons.find({"first_name": query}).to_list(None)
         computers = await database.computers.find({"serial": query}).to_list(None)
-        for one in persons:
-            assert one["last_name"] == one["first_name"]
-            assert one["full_name"] == f"{one['first_name']} {one['first_name']}"
-        names = {str(one["_id"]): one["first_name"] for one in persons}
-        serials = {str(one["_id"]): one["serial"] for one in computers}
+        for resource in persons:
+            assert resource["last_name"] == resource["first_name"]
+            assert resource["full_name"] == f"{resource['first_name']} {resource['first_name']}"
+        names = {str(resource["_id"]): resource["first_name"] for resource in persons}
+        serials = {str(resource["_id"]): resource["serial"] for resource in computers}
         own = names.pop(self._id)
         for kind, stored in (("person", names), ("computer", serials)):
             assert len(set(stored.values())) == len(stored), "a resource was created twice"
             for id_, key in stored.items():
                 assert self._ledger.ids[kind].get(key, id_) == id_
-        owners = {one["serial"]: one["person"] for one in computers}
+        owners = {resource["serial"]: resource["person"] for resource in computers}
         owned = frozenset(serial for serial in owners if owners[serial] == int(self._id))
         unowned = frozenset(serial for serial in owners if owners[serial] is None)
         assert len(owned | unowned) == len(owners)
@@ -269,7 +269,7 @@ class Writer:
         self._states = after if reply.is_acknowledged else self._states | after
         shown = await self._reading.send("GET", f"{self._path}?include=computers")
         if shown.is_acknowledged:
-            assert _shown(shown.document) in {(one.name, one.owned) for one in self._states}
+            assert _shown(shown.document) in {(state.name, state.owned) for state in self._states}
         return reply.is_acknowledged
 
     @property
@@ -338,10 +338,10 @@ class Follower:
 async def stored_resources(database: Database) -> Resources:
     """Return what is stored, as followers know it."""
     stored: Resources = {}
-    async for one in database.persons.find():
-        names = {name: one[name] for name in ("first_name", "last_name", "email")}
-        stored["person", str(one["_id"])] = {"owner": None} | names
-    async for one in database.computers.find():
-        owner = one["person"] and str(one["person"])
-        stored["computer", str(one["_id"])] = {"owner": owner, "serial": one["serial"]}
+    async for pair in database.persons.find():
+        names = {name: pair[name] for name in ("first_name", "last_name", "email")}
+        stored["person", str(pair["_id"])] = {"owner": None} | names
+    async for resource in database.computers.find():
+        owner = resource["person"] and str(resource["person"])
+        stored["computer", str(resource["_id"])] = {"owner": owner, "serial": resource["serial"]}
     return stored

@@ -94,7 +94,7 @@ def test_names_in_backups_are_safe(tmp_path: Path, mongodb_uri: str, settings: S
     file, name = tmp_path / "registry.backup", "\x1b]0;title\x07\n\u202e"
     header = {"format": 2, "time": "2026-01-01T00:00:00Z"}
     documents: list[Any] = [header, {"collection": name}, {"_id": 1}, {}, {}]
-    file.write_bytes(compress(b"".join(encode(one) for one in documents)))
+    file.write_bytes(compress(b"".join(encode(document) for document in documents)))
     arguments = ("restore", "--mongodb-uri", mongodb_uri, "--database", settings.database, file)
 
     shown = r"\x1b]0;title\x07\n\u202e"

@@ -103,7 +103,7 @@ async def test_the_page_creates_a_person_and_lists_computers(
     assert listed["links"]["self"] in [request.url for request in visit.requests]
     assert listed["data"][0]["attributes"] == {"serial": "SN-7"}
     assert listed["data"][0]["relationships"]["owner"]["data"] == {"type": "person", "id": grace}
-    assert [one["attributes"] for one in listed["included"]] == [
+    assert [resource["attributes"] for resource in listed["included"]] == [
         {"full_name": "Grace Hopper", "email": "grace@example.com"}
     ]
 
@@ -119,7 +119,7 @@ async def test_filters_can_be_tried(browser: Browser, api: Api) -> None:
     block = await Visit(page).try_out("Person-list_persons")
     await block.locator('tr[data-param-name="filter"] select').select_option("attribute")
     status, listed = await execute(block)
-    assert (status, [one["attributes"]["first_name"] for one in listed["data"]]) == (
+    assert (status, [resource["attributes"]["first_name"] for resource in listed["data"]]) == (
         "200",
         ["Grace"],
     )
@@ -218,7 +218,7 @@ async def test_a_page_of_another_site_uses_the_service_only_if_its_origin_is_all
     origin = await publish(f"<img src={closed.origin}/persons><a href={closed.origin}/>link</a>")
     page = await browser.new_page()
     await page.goto(origin, wait_until="networkidle")
-    (line,) = [one.getMessage() for one in caplog.records if one.name == "registry"]
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "registry"]
     assert line.startswith("GET '/persons' ")
     assert " -> 403 " in line
 

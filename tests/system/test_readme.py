@@ -91,7 +91,7 @@ async def check_commands(page: str, address: str) -> int:
 def test_no_command_has_a_prompt() -> None:
     for page, text in PAGES.items():
         blocks = re.findall(r"```(?:sh|console)\n(.*?)```", text, re.DOTALL)
-        assert not [one for one in blocks if one.startswith("$ ")], page
+        assert not [block for block in blocks if block.startswith("$ ")], page
 
 
 async def test_both_tours_run_in_order_on_one_registry(api: Api) -> None:
@@ -183,7 +183,7 @@ def test_the_modules_named_in_the_documentation_exist() -> None:
     modules = {m for text in PAGES.values() for m in re.findall(r"`(\w+/[\w/]+\.py)`", text)}
     assert len(modules) > 15  # the lists of files are not empty
     places = (ROOT, ROOT / "registry", ROOT / "registry/storage", ROOT / "tests")
-    assert [m for m in sorted(modules) if not any((one / m).exists() for one in places)] == []
+    assert [m for m in sorted(modules) if not any((place / m).exists() for place in places)] == []
 
 
 def inline_tokens(text: str) -> Iterator[Token]:

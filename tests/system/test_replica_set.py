@@ -125,7 +125,7 @@ async def test_an_update_that_arrives_late_never_overwrites_a_newer_one(
 
     async def has_ended() -> bool:
         reply = await primary.command("currentOp", ns={"$regex": f"^{database.name}"})
-        return not any(one["op"] in {"update", "command"} for one in reply["inprog"])
+        return not any(operation["op"] in {"update", "command"} for operation in reply["inprog"])
 
     assert await eventually(has_ended)
     stored = await database.persons.find_one({"_id": int(id_)})
@@ -163,7 +163,7 @@ async def test_no_id_is_acknowledged_twice_when_the_primary_is_lost(
             if reply.is_acknowledged:
                 ledger.acknowledge(name, reply)
     for kind, field in (("person", "first_name"), ("computer", "serial")):
-        stored = {one[field]: str(one["_id"]) async for one in database[f"{kind}s"].find()}
+        stored = {pair[field]: str(pair["_id"]) async for pair in database[f"{kind}s"].find()}
         assert stored.items() >= ledger.ids[kind].items()
     assert [reply.status for reply in replies["second"]] == [201, 201]
 

@@ -39,8 +39,8 @@ def uv(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 def newest_python(versions: str) -> str | None:
     """Return the path of the newest Python on this machine in a range of versions."""
     listed = uv("python", "list", "--only-installed", "--output-format", "json", versions).stdout
-    found = [one for one in json.loads(listed) if one["implementation"] == "cpython"]
-    newest = max(found, key=lambda one: Version(one["version"]), default=None)
+    found = [load for load in json.loads(listed) if load["implementation"] == "cpython"]
+    newest = max(found, key=lambda resource: Version(resource["version"]), default=None)
     return newest and newest["path"]
 
 
@@ -111,7 +111,7 @@ def test_setup_py_allows_each_pinned_version() -> None:
     call = ast.parse((ROOT / "setup.py").read_text()).body[-1]
     assert isinstance(call, ast.Expr)
     assert isinstance(call.value, ast.Call)
-    arguments = {one.arg: one.value for one in call.value.keywords}
+    arguments = {keyword.arg: keyword.value for keyword in call.value.keywords}
     extras = ast.literal_eval(arguments["extras_require"])
     lists = [ast.literal_eval(arguments["install_requires"]), *extras.values()]
     ranges = {(allowed := Requirement(text)).name: allowed for text in chain(*lists)}

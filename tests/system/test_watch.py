@@ -40,7 +40,9 @@ def names_in(file: Path) -> list[str]:
     lines = re.findall("(.*)\n", file.read_text())  # not one that is being written
     assert "refused" not in lines
     operations: list[Any] = [json.loads(line) for line in lines]
-    return list(dict.fromkeys(one["data"]["attributes"]["first_name"] for one in operations))
+    return list(
+        dict.fromkeys(operation["data"]["attributes"]["first_name"] for operation in operations)
+    )
 
 
 @pytest.mark.slow

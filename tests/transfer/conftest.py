@@ -76,7 +76,9 @@ def import_text(run: RunCommand, api: Api, tmp_path: Path) -> RunCommand:
 async def fleet(api: Api) -> dict[str, str | None]:
     """Return the full name of the owner of each computer by serial; each serial must be unique."""
     document = (await api.get("/computers?include=owner")).document
-    names = {one["id"]: one["attributes"]["full_name"] for one in document["included"]}
+    names = {
+        resource["id"]: resource["attributes"]["full_name"] for resource in document["included"]
+    }
     owners = {each["id"]: each["relationships"]["owner"]["data"] for each in document["data"]}
     serials = {each["attributes"]["serial"]: owners[each["id"]] for each in document["data"]}
     assert len(serials) == len(document["data"])

@@ -45,20 +45,22 @@ async def content(api: Api) -> list[Any]:
     shown = []
     for path in ("/persons?", "/computers?include=owner", "/devices?include=holder"):
         document = (await api.get(path)).document
-        names = {one["id"]: one["attributes"] for one in document.get("included", ())}
-        for one in document["data"]:
-            links = one.get("relationships", {}).values()
+        names = {
+            resource["id"]: resource["attributes"] for resource in document.get("included", ())
+        }
+        for resource in document["data"]:
+            links = resource.get("relationships", {}).values()
             targets = [link["data"] and names[link["data"]["id"]] for link in links]
-            shown.append((one["attributes"], targets))
+            shown.append((resource["attributes"], targets))
     return shown
 
 
 async def delete_all(api: Api) -> None:
     for path in ("computers", "devices", "persons"):
         resources = (await api.get(f"/{path}")).data
-        refs = [{"type": one["type"], "id": one["id"]} for one in resources]
+        refs = [{"type": resource["type"], "id": resource["id"]} for resource in resources]
         if refs:
-            assert (await api.operate(*({"op": "remove", "ref": one} for one in refs))).status < 300
+            assert (await api.operate(*({"op": "remove", "ref": ref} for ref in refs))).status < 300
 
 
 async def fill(api: Api, devices: Sequence[tuple[dict[str, Any], bool]]) -> None:
@@ -84,7 +86,7 @@ async def test_an_export_can_be_imported_without_loss(
     await fill(api, devices)
     before = await content(api)
     types = ("person", "computer", "device")
-    files = {"all.ndjson": ()} | {f"{one}.csv": ("--type", one) for one in types}
+    files = {"all.ndjson": ()} | {f"{type_}.csv": ("--type", type_) for type_ in types}
     files["holders.csv"] = files["device.csv"]
     for name, options in files.items():
         (tmp_path / name).unlink(missing_ok=True)
@@ -150,7 +152,10 @@ async def test_an_export_has_the_chosen_columns_rows_and_order(
     arguments: tuple[str, ...], expected: list[str], staff: Api, run: RunCommand
 ) -> None:
     done = await run("export", "-", *arguments, "--url", staff.origin)
-    assert (done.status, done.output) == (0, "\ufeff" + "".join(f"{one}\r\n" for one in expected))
+    assert (done.status, done.output) == (
+        0,
+        "\ufeff" + "".join(f"{wanted}\r\n" for wanted in expected),
+    )
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def lines_of(found: list[Row]) -> list[str]:
 
 def written(*values: Mapping[str, Any], names: tuple[str, ...] = COLUMNS) -> str:
     table = CsvTable(Query({"device": dict.fromkeys(names).keys()}), GRAPH["device"], GRAPH)
-    load = {name: one.from_json for name, one in GRAPH["device"].attributes.items()}
+    load = {name: attribute.from_json for name, attribute in GRAPH["device"].attributes.items()}
     records: list[Record] = [
         {
             "_id": id_,

@@ -69,7 +69,7 @@ class Inbox:
 
     @property
     def serials(self) -> list[str]:
-        return [one["data"]["attributes"]["serial"] for one in self.changes.values()]
+        return [change["data"]["attributes"]["serial"] for change in self.changes.values()]
 
 
 async def wait_for(condition: Callable[[], object]) -> None:
@@ -117,7 +117,7 @@ async def test_a_watch_that_is_ended_at_any_point_misses_no_change(
     serials = serials_of(60)
     for start in range(0, 60, 5):
         await api.operate(*map(add, serials[start : start + choose.randint(1, 5)]))
-    stored = [one["attributes"]["serial"] for one in (await api.get("/computers")).data]
+    stored = [resource["attributes"]["serial"] for resource in (await api.get("/computers")).data]
     while len(inbox.changes) < len(stored):
         runs += 1
         left = choose.randint(0, 6)

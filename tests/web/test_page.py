@@ -311,7 +311,7 @@ def test_a_conflict_shows_both_and_lets_the_user_choose(registry: Registry, visi
     expect(heading(first)).to_have_text("Augusta King")
     expect(second.get_by_text("Somebody else has changed this meanwhile.")).to_be_visible()
     button(second, "Save").click()
-    dialog = second.get_by_role("dialog", name="Somebody else was faster")
+    dialog = second.get_by_role("dialog", name="This was changed while you were editing")
     button(dialog, "Cancel").click()
     button(second, "Save").click()
     expect(dialog.get_by_role("radio")).to_have_count(2)

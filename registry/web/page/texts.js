@@ -128,7 +128,7 @@ export const texts = {
   leave: "Leave",
   stay: "Stay",
   changedMeanwhile: "Somebody else has changed this meanwhile. Save, and you can compare.",
-  conflictTitle: "Somebody else was faster",
+  conflictTitle: "This was changed while you were editing",
   conflictHelp: "This was changed after you opened it. Choose what to keep.",
   conflictGone: "Somebody else has deleted this meanwhile. What you typed is still here to copy.",
   yours: "Yours",
@@ -146,7 +146,7 @@ export const texts = {
   importField: "Becomes",
   importIgnore: "Leave out",
   importKey: "Identify existing rows by",
-  importNoKey: "Nothing: create all",
+  importNoKey: "Don't match; create every row",
   importCheck: "Check",
   importEmpty: "This file has no rows.",
   importTooWide: (/** @type {number} */ most) =>

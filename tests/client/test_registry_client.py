@@ -72,7 +72,7 @@ async def output(*command: str | Path) -> str:
     return printed.decode()
 
 
-async def test_the_page_on_the_client_is_right(page_program: Path) -> None:
+async def test_the_programs_of_the_page_print_what_it_shows(page_program: Path) -> None:
     shown = "".join(re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL))
     assert await output(page_program) == shown
 

@@ -6,6 +6,7 @@ from registry.jsonapi.documents import path_of
 from registry.jsonapi.filtering import NULL, filter_operators, related_fields
 from registry.jsonapi.pagination import sort_names
 from registry.model.attribute_schemas import attribute_schema
+from registry.model.fields import ComputedText
 from registry.model.graph import Graph
 from registry.model.implicit_attributes import Moment
 from registry.model.resource_field import ResourceField
@@ -18,7 +19,9 @@ def describe_types(graph: Graph) -> list[_Json]:
     """Return the description of each type, in JSON; those that clients can write come first.
 
     `attributes` and `authorship` have the OpenAPI schema of each attribute by name, with `required`
-    and `unique` where they are true; `filters` the operators of each field that filters can name.
+    and `unique` where they are true, and the names of the `parts` of computed ones; `filters` the
+    operators of each field that filters can name. `history` is the relationship whose periods a
+    type records, if its name follows from that.
     """
     types = sorted(graph.values(), key=lambda resource: resource.read_only)
     return [_describe(resource, graph) for resource in types]
@@ -30,6 +33,7 @@ def _describe(resource: ResourceType, graph: Graph) -> _Json:
         "type": resource.type,
         "path": path_of(resource),
         "writable": not resource.read_only,
+        **_history(resource, graph),
         "attributes": {
             name: _attribute(resource, attribute) for name, attribute in resource.attributes.items()
         },
@@ -56,12 +60,22 @@ def _describe(resource: ResourceType, graph: Graph) -> _Json:
     }
 
 
+def _history(resource: ResourceType, graph: Graph) -> _Json:
+    link = resource.history_of
+    sources = [each.type for each in graph.values() if link in each.links]
+    if link is None or resource.type != f"{sources[0]}_{link.name}_period":
+        return {}
+    return {"history": {"type": sources[0], "relationship": link.name}}
+
+
 def _attribute(resource: ResourceType, attribute: ResourceField) -> _Json:
     schema = attribute_schema(attribute)
     if attribute.required and attribute.is_writable:
         schema["required"] = True
     if attribute.name in resource.unique:
         schema["unique"] = True
+    if isinstance(attribute.field, ComputedText):
+        schema["parts"] = list(attribute.field.parts)
     return schema
 
 

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 def choose_file(page: Page, path: Path, content: str) -> None:
     """Begin an import of a CSV file."""
-    path.write_text(content, "utf-8")
+    path.write_text(content, "utf-8", errors="surrogateescape")
     button(page, "Import CSV").click()
     page.get_by_label("CSV file").set_input_files(path)
 
@@ -88,13 +88,15 @@ def test_the_search_box_cancels_outdated_searches(registry: Registry, visit: Vis
 
     def hold(route: Route) -> None:
         """Never answer the first search."""
-        (filter_,) = parse_qs(urlsplit(route.request.url).query)["filter"]
-        condition = json.loads(filter_)[0]["or"][0]
-        searched.append(f"{condition['op']} {condition['val']}")
+        query = parse_qs(urlsplit(route.request.url).query)
+        for text in query.get("filter", []):
+            condition = json.loads(text)[0]["or"][0]
+            searched.append(f"{condition['op']} {condition['val']}")
+        searched.extend(query.get("filter[search]", []))
         if searched[-1] != "prefix Marg":
             route.continue_()
 
-    page.route(re.compile(r"/persons\?.*filter="), hold)
+    page.route(re.compile(r"/persons\?.*filter(=|%5Bsearch)"), hold)
     page.on("requestfailed", lambda request: failed.append(request.url))
     page.clock.install(time=0)
     page.clock.pause_at(1000)
@@ -106,7 +108,7 @@ def test_the_search_box_cancels_outdated_searches(registry: Registry, visit: Vis
     page.keyboard.type("aret ham")
     page.clock.run_for(150)
     expect(page.get_by_role("option", name="Margaret Hamilton")).to_be_visible()
-    assert searched == ["prefix Marg", "prefix Margaret ham", "contains Margaret ham"]
+    assert searched == ["prefix Marg", "prefix Margaret ham", "Margaret ham"]
     assert any("Marg" in url for url in failed)
 
     page.keyboard.press("Escape")
@@ -288,7 +290,7 @@ def test_several_are_created_in_a_row_by_keyboard_alone(registry: Registry, visi
         note(page, f"Created Eniac {last}.")
     press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)
-    expect(button(page, "New person")).to_be_focused()
+    expect(page.get_by_role("link", name="Eniac Meltzer")).to_be_focused()
     found = registry.read("/persons?filter[first_name]=Eniac")
     assert [one["attributes"]["last_name"] for one in found] == ["Bartik", "Holberton", "Meltzer"]
 
@@ -329,7 +331,7 @@ def test_a_deletion_says_what_happens_to_what_is_linked(registry: Registry, visi
     page = visit(f"#/persons/{id_}")
     button(page, "Delete").click()
     dialog = page.get_by_role("dialog", name="Delete Joan Clarke?")
-    expect(dialog).to_contain_text("Left without owner: 2 computers.")
+    expect(dialog).to_contain_text("2 computers no longer have an owner.")
     expect(button(dialog, "Cancel")).to_be_focused()
     page.keyboard.press("Escape")
     expect(heading(page)).to_have_text("Joan Clarke")
@@ -422,10 +424,8 @@ def test_a_csv_file_is_checked_and_imported(
         expect(page.get_by_text("2 rows can be imported.")).to_be_visible()
         errors = page.get_by_role("table").filter(has_text="Error").get_by_role("row")
         found = [" ".join(one.split("\t")[:2]) for one in errors.all_inner_texts()[1:]]
-        assert sorted(found) == [
-            *("3 Bought", "3 Status", "4 Serial", "8 "),
-            "9 Owner: first name",
-        ]
+        assert found == ["3 status", "4 Serial", "8 ", "9 owner.first_name"]
+        expect(page.get_by_role("status").filter(has_text="4 rows cannot")).to_be_in_viewport()
         assert registry.read("/computers?filter[serial][prefix]=IMPORT") == [] or _
         complete_import(page, 2)
     stored = registry.read("/computers?filter[serial][prefix]=IMPORT&include=owner&sort=serial")
@@ -439,12 +439,14 @@ def test_an_import_without_unique_attributes_stores_nothing_twice(
     registry: Registry, visit: Visit, tmp_path: Path
 ) -> None:
     lines = [f"+49 {number:03},Import,Phone-{number % 7}" for number in range(250)]
-    header = "number,owner.first_name,owner.last_name,Notes"
+    header = "Phone number,owner.first_name,owner.last_name,Notes"
     text = "\n".join([header, *(f"{one},x" for one in lines)])
     page = visit("#/phones")
     for _ in range(2):
         choose_file(page, tmp_path / "phones.csv", text)
+        expect(page.get_by_label("Phone number", exact=True)).to_have_value("number")
         expect(page.get_by_label("Notes", exact=True)).to_have_value("")
+        expect(page.get_by_text("Left out: Notes")).to_be_visible()
         button(page, "Check").click()
         complete_import(page, 250)
     assert len(registry.read("/phones")) == 250
@@ -453,17 +455,21 @@ def test_an_import_without_unique_attributes_stores_nothing_twice(
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        ("serial\n", "no rows"),
-        ('serial\n"A', "line 2 is never closed"),
+        ("serial\n", "The file has no rows."),
+        ("serial\nA\udce9", "The file is not UTF-8"),
         (",".join(["x"] * 201) + "\na", "more than 200 columns"),
     ],
-    ids=["empty", "unclosed", "wide"],
+    ids=["empty", "encoding", "wide"],
 )
 def test_a_file_that_cannot_be_imported_says_why(
     content: str, reason: str, visit: Visit, tmp_path: Path
 ) -> None:
     page = visit("#/computers")
     choose_file(page, tmp_path / "file.csv", content)
+    check = button(page, "Check")
+    expect(check.or_(page.get_by_text(reason))).to_be_visible()
+    if check.is_visible():
+        check.click()
     expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text(reason)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from copy import copy
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
@@ -18,7 +18,7 @@ from registry.http.addresses import (
     query_of,
     without_trailing_slash,
 )
-from registry.http.app_keys import ADDRESSES, GRAPH, REPOSITORY, STOPPING
+from registry.http.app_keys import ADDRESSES, GRAPH, REPOSITORY, SETTINGS, STOPPING
 from registry.http.routes import BaseView
 from registry.jsonapi.authorization import readable_with
 from registry.jsonapi.content_negotiation import HTML, check_accept, prefers
@@ -26,7 +26,6 @@ from registry.jsonapi.documents import encode_meta, path_of
 from registry.jsonapi.query_parser import reject_parameters
 from registry.jsonapi.type_descriptions import describe_types
 from registry.metrics import registry_of_service
-from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
 from registry.protocol import MEDIA_TYPE
 
@@ -70,7 +69,7 @@ class EntryPointView(BaseView):
             "openapi": f"{base}{UI_PATH}/openapi.json",
             "swagger_ui": f"{base}{UI_PATH}/",
             "types": describe_types(app[GRAPH]),
-            **_access(request.get(PRINCIPAL), app[GRAPH]),
+            **_access(request.get(PRINCIPAL), app),
         }
         return web.Response(body=encode_meta({"self": root}, meta), content_type=MEDIA_TYPE)
 
@@ -108,10 +107,14 @@ class SlashView(BaseView):
     head = post = put = patch = delete = options = trace = get  # type: ignore[assignment] # 308
 
 
-def _access(principal: Principal | None, graph: Graph) -> dict[str, dict[str, object]]:
-    """Return what a principal may do: the types it may read, and the types it may write."""
+def _access(principal: Principal | None, app: web.Application) -> dict[str, Any]:
+    """Return what a principal may do: the types it may read, and the types it may write.
+
+    It is null without the token that is required, and absent where none is.
+    """
     if principal is None:
-        return {}
+        return {"access": None} if app[SETTINGS].requires_tokens else {}
+    graph = app[GRAPH]
 
     def may(action: Action, types: Iterable[ResourceType]) -> bool:
         return all(principal.has_one_of(sufficient_scopes(action, resource)) for resource in types)

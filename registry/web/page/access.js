@@ -1,75 +1,65 @@
 /** The access token: asking for it, keeping it, and what it allows. */
 
-import { Failure } from "./api.js"
-import { button, buttons, byId, field, h, openDialog } from "./dom.js"
+import { api, Failure } from "./api.js"
+import { openDialog } from "./dialogs.js"
+import { button, buttons, byId, field, h } from "./dom.js"
 import { texts } from "./texts.js"
+import { learn, readableTypes, typeOf } from "./types.js"
 
-/** @import { App } from "./app.js" */
-/** @typedef {{ name: string, read: string[], write: string[] }} Access */
+/** @import { Access } from "./types.js" */
 
 const STORED = "registry-token"
 
 /**
- * Return what a token allows; null if the registry refuses it. Raises other Failures.
- * @param {App} app
- * @param {string} token
- * @returns {Promise<Access | null>}
+ * Return what the root tells about types and access; null if the registry refuses the token. Raises other Failures.
+ * @param {string | null} token
  */
-async function verify(app, token) {
-  app.api.token = token
+async function verify(token) {
+  api.token = token
   try {
-    const response = await app.api.fetch("GET", "/", { asks: false })
-    return (await response.json()).meta.access
+    const response = await api.fetch("GET", "/", { asks: false })
+    const { meta } = await response.json()
+    return meta.access === null ? null : meta
   } catch (error) {
-    app.api.token = null
+    api.token = null
     if (error instanceof Failure && (error.status === 401 || error.status === 400)) return null
     throw error
   }
 }
 
 /**
- * Return what the token that is kept for this tab allows, or the one that is then asked for.
- * @param {App} app
+ * Return what the root tells those who need no token, or have the one that is kept for this tab or then asked for.
  * @param {string} help
- * @returns {Promise<Access>}
  */
-export async function requireAccess(app, help) {
-  const kept = sessionStorage.getItem(STORED)
-  const access = kept && (await verify(app, kept))
-  if (access) return access
+export async function requireAccess(help) {
+  const meta = await verify(sessionStorage.getItem(STORED))
+  if (meta) return meta
   sessionStorage.removeItem(STORED)
-  return askForToken(app, help)
+  return askForToken(help)
 }
 
 /**
- * Ask for a token until one is accepted.
- * @param {App} app
+ * Ask for a token until one is accepted; return what the root then tells.
  * @param {string} help
- * @returns {Promise<Access>}
+ * @returns {Promise<any>}
  */
-function askForToken(app, help) {
+function askForToken(help) {
   return new Promise((resolve) => {
-    const input = h("input", {
-      id: "token",
-      type: "password",
-      autocomplete: "off",
-      spellcheck: "false",
-    })
-    const keep = h("input", { id: "keep", type: "checkbox" })
     const error = h("p", { role: "alert", class: "error", id: "token-error" })
-    input.setAttribute("aria-describedby", error.id)
+    const states = { type: "password", autocomplete: "off", spellcheck: "false", "aria-describedby": error.id }
+    const input = h("input", { id: "token", ...states })
+    const keep = h("input", { id: "keep", type: "checkbox" })
     const submit = async (/** @type {Event} */ event) => {
       event.preventDefault()
       const token = input.value.trim()
       error.textContent = ""
       try {
         // A header can contain nothing else.
-        const access = /^[!-~]+$/.test(token) ? await verify(app, token) : null
-        if (!access) throw new Error(texts.tokenRefused)
+        const meta = /^[!-~]+$/.test(token) ? await verify(token) : null
+        if (!meta) throw new Error(texts.tokenRefused)
         if (keep.checked) sessionStorage.setItem(STORED, token)
-        isDone = true
         dialog.close()
-        resolve(access)
+        resolve(meta)
       } catch (failure) {
         error.textContent = /** @type {Error} */ (failure).message
         input.focus()
@@ -83,8 +73,7 @@ function askForToken(app, help) {
       h("label", { class: "check", for: "keep" }, keep, texts.tokenKeep),
       buttons(h("button", { class: "primary" }, texts.tokenEnter)),
     )
-    let isDone = false
-    const dialog = openDialog(texts.tokenTitle, [form], { mayClose: () => isDone })
+    const dialog = openDialog(texts.tokenTitle, [form], { mayClose: null })
     input.focus()
   })
 }
@@ -95,47 +84,30 @@ function forget() {
   location.reload()
 }
 
-/**
- * Show the button that tells what the token allows.
- * @param {App} app
- * @param {Access} access
- */
-export function showAccess(app, access) {
-  const list = (/** @type {string[]} */ names) => {
-    const types = [...app.description.types.values()].filter((one) => names.includes(one.name))
-    return types.map((one) => one.plural).join(", ") || texts.nothing
-  }
-  const open = () => {
-    openDialog(access.name, [
-      h(
-        "dl",
-        {},
-        h("dt", {}, texts.mayRead),
-        h("dd", {}, list(access.read)),
-        h("dt", {}, texts.mayWrite),
-        h("dd", {}, list(access.write)),
-      ),
-      buttons(button(texts.tokenForget, forget)),
-    ])
-  }
+/** Show the button that tells what the token allows. @param {Access} access */
+export function showAccess(access) {
+  const list = (/** @type {string[]} */ names) => names.map((name) => typeOf(name).plural).join(", ") || texts.nothing
+  const facts = [
+    [texts.mayRead, list(access.read)],
+    [texts.mayWrite, list(access.write)],
+  ].flatMap(([label, names]) => [h("dt", {}, label), h("dd", {}, names)])
+  const open = () => openDialog(access.name, [h("dl", {}, ...facts), buttons(button(texts.tokenForget, forget))])
   byId("access").replaceChildren(button(texts.access(access.name), open, { class: "quiet" }))
 }
 
 /**
- * Ask for another token when the present one is refused; one question for all requests.
- * @param {App} app
+ * Return a function that asks for another token when the present one is refused; one question for all requests.
+ * @param {() => unknown} onChanged called if it allows something else
  */
-export function askAgain(app) {
-  /** @type {Promise<Access> | null} */
+export function askAgain(onChanged) {
+  /** @type {Promise<boolean> | null} */
   let asking = null
-  return async () => {
-    if (!app.access) return false
-    asking ??= requireAccess(app, texts.tokenExpired)
-    try {
-      app.changeAccess(await asking)
-    } finally {
-      asking = null
-    }
+  const ask = async () => {
+    const before = readableTypes().map((type) => type.name)
+    const access = learn(await requireAccess(texts.tokenExpired))
+    if (access) showAccess(access)
+    if (access && String(access.read) !== String(before)) onChanged()
     return true
   }
+  return () => (asking ??= ask().finally(() => (asking = null)))
 }

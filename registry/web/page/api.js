@@ -1,4 +1,4 @@
-/** Requests to the registry: its documents, failures, waits, and the stream of changes. */
+/** Requests to the registry: its documents, failures and waits. */
 
 import { texts } from "./texts.js"
 
@@ -9,58 +9,38 @@ const MAX_WAIT_SECONDS = 10
 const MAX_ATTEMPTS = 4
 
 /** @typedef {{ type: string, id: string }} Identifier */
-/**
- * @typedef {Identifier & {
- *   attributes: Record<string, any>,
- *   relationships?: Record<string, { data: Identifier | Identifier[] | null }>,
- * }} Resource
- */
+/** @typedef {{ data?: Identifier | Identifier[] | null, meta?: { count?: number } }} Linkage */
+/** @typedef {Identifier & { attributes: Record<string, any>, relationships?: Record<string, Linkage> }} Resource */
+/** @typedef {{ data: any, included?: Resource[], meta?: any, errors?: ErrorObject[] }} Document */
 /**
  * @typedef {{
- *   data: any, included?: Resource[], meta?: any, errors?: ErrorObject[],
- *   "atomic:results"?: { data?: Resource }[],
- * }} Document
- */
-/**
- * @typedef {{
- *   status: string, code: string, title: string, detail: string,
- *   source?: { pointer?: string, parameter?: string }, links?: { about?: string },
+ *   status: string, code: string, title: string, detail: string, links?: { about?: string },
+ *   source?: { pointer?: string, parameter?: string, line?: number, column?: string },
  * }} ErrorObject
  */
 /** @typedef {Record<string, string>} Query */
 /**
+ * seconds: 0 sets no limit. asks: whether for a valid token, if need be.
  * @typedef {{
- *   query?: Query, body?: unknown, headers?: Record<string, string>, signal?: AbortSignal,
- *   accept?: string, seconds?: number, asks?: boolean,
+ *   query?: Query, body?: unknown, file?: Blob, headers?: Record<string, string>, signal?: AbortSignal, accept?: string,
+ *   seconds?: number, asks?: boolean,
  * }} Options
  */
 
-/**
- * Return whether two identifiers are of the same resource.
- * @param {Identifier} one
- * @param {Identifier} other
- */
-export function isSame(one, other) {
-  return one.type === other.type && one.id === other.id
-}
+/** Return whether two identifiers are of the same resource. @param {Identifier} resource @param {Identifier} other */
+export const isSame = (resource, other) => resource.type === other.type && resource.id === other.id
 
 /**
  * Return what a resource is linked to, as far as the document says.
  * @param {Pick<Resource, "relationships"> | undefined} resource
  */
-export function linkedTo(resource) {
-  return Object.values(resource?.relationships ?? {}).flatMap((one) => one.data ?? [])
-}
+export const linkedTo = (resource) => Object.values(resource?.relationships ?? {}).flatMap((link) => link.data ?? [])
 
 /** A request that was not answered as hoped. status: 0 if there was no answer. */
 export class Failure extends Error {
-  /**
-   * @param {number} status
-   * @param {ErrorObject[]} [errors]
-   * @param {number} [retryAfter] in seconds
-   */
+  /** @param {number} status @param {ErrorObject[]} [errors] @param {number} [retryAfter] in seconds */
   constructor(status, errors = [], retryAfter = 0) {
-    const told = errors.map((one) => ({ ...one, detail: texts.detail(one.detail) }))
+    const told = errors.map((error) => ({ ...error, detail: texts.detail(error.detail) }))
     super(texts.failure(status, told, retryAfter))
     this.status = status
     this.errors = told
@@ -69,7 +49,7 @@ export class Failure extends Error {
 }
 
 /** A client of the registry at the address of this page. */
-export class Api {
+class Api {
   /** The access token, if one is known. @type {string | null} */
   token = null
 
@@ -86,17 +66,6 @@ export class Api {
   #keys = new Map()
 
   #base = new URL(".", document.baseURI)
-
-  /**
-   * Return the URL of a path of the registry, which a reverse proxy may serve below a prefix.
-   * @param {string} path
-   * @param {Query} [query]
-   */
-  url(path, query = {}) {
-    const url = new URL(path.replace(/^\//, ""), this.#base)
-    for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value)
-    return url
-  }
 
   /**
    * Return the document at a path. A busy registry is asked again, when it says so.
@@ -138,8 +107,8 @@ export class Api {
   /**
    * Send a change, and return the document of the response; null if it has none.
    *
-   * A POST has an Idempotency-Key. If nobody knows whether it was executed, the same one again has
-   * the same key, and so is executed once.
+   * A POST has an Idempotency-Key. If nobody knows whether it was executed, the same one again has the same key, and so
+   * is executed once.
    * @param {"POST" | "PATCH" | "DELETE"} method
    * @param {string} path
    * @param {Options} [options]
@@ -167,23 +136,17 @@ export class Api {
   /**
    * Execute operations, all or none (Atomic Operations); again while the registry is busy or lost.
    * @param {unknown[]} operations
-   * @param {string[]} preferences
-   * @param {AbortSignal} signal
    */
-  operate(operations, preferences, signal) {
-    /** @type {Record<string, string>} */
-    const headers = preferences.length > 0 ? { Prefer: preferences.join(", ") } : {}
+  operate(operations) {
     const body = { "atomic:operations": operations }
-    return this.#retry([0, 503], signal, () =>
-      this.change("POST", "/operations", { body, headers, signal }),
-    )
+    return this.#retry([0, 503], undefined, () => this.change("POST", "/operations", { body }))
   }
 
   /**
    * Return a successful response. Raises Failure, or AbortError.
    * @param {string} method
    * @param {string} path
-   * @param {Options} options seconds: 0 sets no limit; asks: whether for a valid token, if need be
+   * @param {Options} options
    */
   async fetch(method, path, options) {
     for (;;) {
@@ -197,25 +160,30 @@ export class Api {
 
   /**
    * @param {string} method
-   * @param {string} path
+   * @param {string} path which a reverse proxy may serve below a prefix
    * @param {Options} options
    */
-  async #send(method, path, { query, body, headers, signal, accept = MEDIA_TYPE, seconds }) {
-    const sent = new Headers({ Accept: accept, ...headers })
+  async #send(method, path, { query = {}, body, file, headers, signal, accept = MEDIA_TYPE, seconds }) {
+    const sent = new Headers({ Accept: accept })
     if (this.token) sent.set("Authorization", `Bearer ${this.token}`)
     if (body) sent.set("Content-Type", path === "/operations" ? ATOMIC : MEDIA_TYPE)
+    for (const [name, value] of Object.entries(headers ?? {})) sent.set(name, value)
+    const url = new URL(path.replace(/^\//, ""), this.#base)
+    for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value)
     const limit = seconds === 0 ? [] : [AbortSignal.timeout(TIMEOUT_MS)]
     const signals = AbortSignal.any([...(signal ? [signal] : []), ...limit])
-    const content = body ? JSON.stringify(body) : undefined
-    const request = { method, headers: sent, body: content, signal: signals }
+    const content = body ? JSON.stringify(body) : file
     try {
-      return await fetch(this.url(path, query), request)
+      return await fetch(url, { method, headers: sent, body: content, signal: signals })
     } catch (error) {
       if (signal?.aborted) throw error
       throw new Failure(0)
     }
   }
 }
+
+/** The client that the whole page uses. */
+export const api = new Api()
 
 /**
  * Return the document of a response. Raises Failure if the connection is lost, or AbortError.
@@ -232,9 +200,21 @@ async function received(response, signal) {
 }
 
 /**
- * Return what an unsuccessful response tells.
+ * Yield the parts of a body as they arrive. Raises Failure if the connection is lost, or AbortError.
  * @param {Response} response
  */
+export async function* partsOf(response) {
+  const reader = /** @type {ReadableStream<Uint8Array<ArrayBuffer>>} */ (response.body).getReader()
+  for (;;) {
+    const { done, value } = await reader.read().catch((error) => {
+      throw isAborted(error) ? error : new Failure(0)
+    })
+    if (done) return
+    yield value
+  }
+}
+
+/** Return what an unsuccessful response tells. @param {Response} response */
 async function failureOf(response) {
   const retryAfter = Number(response.headers.get("Retry-After")) || 0
   const document = await response.json().catch(() => ({}))
@@ -243,15 +223,10 @@ async function failureOf(response) {
 
 /** Return a key that no other request has; `randomUUID` would need HTTPS. */
 function newKey() {
-  return [...crypto.getRandomValues(new Uint8Array(16))].map((one) => one.toString(16)).join("-")
+  return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16)).join("-")
 }
 
-/**
- * Wait. Raises AbortError.
- * @param {number} milliseconds
- * @param {AbortSignal} [signal]
- * @returns {Promise<void>}
- */
+/** Wait. Raises AbortError. @param {number} milliseconds @param {AbortSignal} [signal] @returns {Promise<void>} */
 export function pause(milliseconds, signal) {
   return new Promise((resolve, reject) => {
     const stop = () => {
@@ -267,10 +242,27 @@ export function pause(milliseconds, signal) {
   })
 }
 
+/** Return whether an error only says that nobody waits for the result any more. @param {unknown} error */
+export const isAborted = (error) => error instanceof DOMException && error.name === "AbortError"
+
 /**
- * Return whether an error only says that nobody waits for the result any more.
- * @param {unknown} error
+ * Return a module that is loaded when it is needed. Raises Failure.
+ * @template T
+ * @param {Promise<T>} importing
+ * @returns {Promise<T>}
  */
-export function isAborted(error) {
-  return error instanceof DOMException && error.name === "AbortError"
+export const loaded = (importing) =>
+  importing.catch(() => {
+    throw new Failure(0)
+  })
+
+/**
+ * Return the number of resources in a collection. Raises Failure, AbortError.
+ * @param {string} path
+ * @param {Query} query
+ * @param {AbortSignal} [signal]
+ */
+export async function countOf(path, query, signal) {
+  const { document } = await api.get(path, { ...query, "page[number]": "1", "page[size]": "1" }, signal)
+  return /** @type {number} */ (document.meta.total)
 }

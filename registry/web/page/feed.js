@@ -1,14 +1,14 @@
 /** The change feed: what others change, as it happens. */
 
-import { Failure, linkedTo, pause } from "./api.js"
+import { api, Failure, linkedTo, partsOf, pause } from "./api.js"
 
 const FIRST_WAIT_MS = 2_000
-const MAX_WAIT_MS = 60_000
+const MAX_WAIT_MS = 4_000
 
 /** Beyond it, the connection is dead: without changes, a position arrives every 15 seconds. */
 const SILENCE_MS = 45_000
 
-/** @import { Api, Identifier, Resource } from "./api.js" */
+/** @import { Identifier, Resource } from "./api.js" */
 /** links: to what the resource is linked since. @typedef {Identifier & { op: Op, links: Identifier[] }} Change */
 /** @typedef {"add" | "update" | "remove"} Op */
 /**
@@ -19,31 +19,31 @@ const SILENCE_MS = 45_000
  */
 
 /**
- * Follow the changes since the first document was read, while the page is visible: a browser
- * has few connections for all its tabs.
- * @param {Api} api
+ * Follow the changes since the first document was read, while the page is visible: a browser has few connections for
+ * all its tabs.
  * @param {Follower} follower
  */
-export function follow(api, follower) {
+export function follow(follower) {
   let stop = new AbortController()
   const place = { position: api.position }
   const start = () => {
     stop.abort()
     stop = new AbortController()
-    if (!document.hidden) run(api, follower, place, stop.signal)
+    if (!document.hidden) run(follower, place, stop.signal)
   }
   document.addEventListener("visibilitychange", start)
+  window.addEventListener("online", start)
+  window.addEventListener("offline", () => follower.onConnection(false))
   start()
 }
 
 /**
  * Read the feed until a signal.
- * @param {Api} api
  * @param {Follower} follower
  * @param {{ position: string }} place how far it was read; "" is the present
  * @param {AbortSignal} signal
  */
-async function run(api, follower, place, signal) {
+async function run(follower, place, signal) {
   let wait = FIRST_WAIT_MS
   while (!signal.aborted) {
     const silence = new AbortController()
@@ -89,24 +89,19 @@ async function run(api, follower, place, signal) {
  * @param {(changes: Change[], position: string) => void} onEvents
  */
 async function read(response, hear, onEvents) {
-  const reader = /** @type {ReadableStream<Uint8Array>} */ (response.body).getReader()
   const decoder = new TextDecoder()
-  for (let text = ""; ;) {
-    const { done, value } = await reader.read()
-    if (done) return
+  let text = ""
+  for await (const part of partsOf(response)) {
     hear()
-    const events = (text + decoder.decode(value, { stream: true })).split("\n\n")
+    const events = (text + decoder.decode(part, { stream: true })).split("\n\n")
     text = events.pop() ?? ""
     const positions = events.flatMap((event) => fieldOf(event, "id"))
     const data = events.flatMap((event) => fieldOf(event, "data"))
-    onEvents(data.map((one) => JSON.parse(one)).flatMap(changeOf), positions.at(-1) ?? "")
+    onEvents(data.map((json) => JSON.parse(json)).flatMap(changeOf), positions.at(-1) ?? "")
   }
 }
 
-/**
- * @param {string} event
- * @param {string} name
- */
+/** @param {string} event @param {string} name */
 function fieldOf(event, name) {
   const lines = event.split("\n").filter((line) => line.startsWith(`${name}: `))
   return lines.map((line) => line.slice(name.length + 2))

@@ -1,11 +1,12 @@
 /** Filters: those in force, and the dialog that asks for one by the operators of its type. */
 
-import { labelOf } from "./description.js"
-import { button, buttons, field as labelled, h, openDialog } from "./dom.js"
+import { openDialog } from "./dialogs.js"
+import { button, buttons, field as labelled, h } from "./dom.js"
 import { texts } from "./texts.js"
-import { controlFor, parsed } from "./values.js"
+import { labelOf } from "./types.js"
+import { controlFor, parsed, refuse } from "./values.js"
 
-/** @import { Filter, Type } from "./description.js" */
+/** @import { Filter, Type } from "./types.js" */
 /** @import { Control } from "./values.js" */
 
 /**
@@ -18,15 +19,13 @@ export function chips(type, state, onRemove) {
   const filters = [...state].filter(([name]) => name.startsWith("filter["))
   const items = filters.map(([name, value]) => {
     const [, field, operator = "eq"] = /^filter\[([^\]]+)\](?:\[(\w+)\])?$/.exec(name) ?? []
-    const filter = type.filters.find((one) => one.name === field)
+    const filter = type.filters.find((other) => other.name === field)
     const isNull = operator === "null"
-    const words =
-      operatorLabels(filter)[isNull ? (value === "true" ? "isNull" : "isNotNull") : operator]
-    const text = `${labelOf(field ?? name)} ${words ?? operator}${isNull ? "" : ` ${value}`}`
-    const remove = button("×", () => onRemove(name), {
-      "aria-label": texts.remove(text),
-      class: "quiet",
-    })
+    const words = operatorLabels(filter)[isNull ? (value === "true" ? "isNull" : "isNotNull") : operator]
+    const isSearch = !filter && field === "search"
+    const condition = `${labelOf(field ?? name)} ${words ?? operator}${isNull ? "" : ` ${value}`}`
+    const text = isSearch ? texts.searched(value) : condition
+    const remove = button("×", () => onRemove(name), { "aria-label": texts.remove(text), class: "quiet" })
     return h("li", {}, h("bdi", {}, text), remove)
   })
   return items.length > 0 ? h("ul", { class: "chips", "aria-label": texts.filter }, ...items) : null
@@ -40,23 +39,18 @@ export function chips(type, state, onRemove) {
  */
 export function openFilter(type, field, onChosen) {
   const chosen = field ?? type.display?.name
-  const fields = type.filters.filter((one) => !one.name.endsWith(".id"))
-  const options = fields.map((one) =>
-    h("option", { value: one.name, selected: one.name === chosen }, one.label),
-  )
+  const fields = type.filters.filter(({ name }) => !name.endsWith(".id"))
+  const options = fields.map(({ name, label }) => h("option", { value: name, selected: name === chosen }, label))
   const names = h("select", { id: "filter-field" }, ...options)
   const operator = h("select", { id: "filter-operator" })
   const place = h("div", { class: "field" })
-  const filter = () => /** @type {Filter} */ (fields.find((one) => one.name === names.value))
+  const filter = () => /** @type {Filter} */ (fields.find(({ name }) => name === names.value))
   /** @type {Control} */
   let control = h("input")
   const showValue = () => {
     const isText = ["in", "contains", "prefix"].includes(operator.value)
     const kind = isText ? "text" : filter().value.kind
-    control = controlFor(
-      { ...filter().value, kind, nullable: kind === "boolean", required: true },
-      null,
-    )
+    control = controlFor({ ...filter().value, kind, nullable: kind === "boolean", required: true }, null)
     control.id = "filter-value"
     const hint = operator.value === "in" ? h("small", {}, texts.valuesHint) : ""
     place.replaceChildren(h("label", { for: control.id }, texts.value), control, hint)
@@ -64,12 +58,10 @@ export function openFilter(type, field, onChosen) {
   }
   const showOperators = () => {
     const labels = operatorLabels(filter())
-    const operators = filter().operators.flatMap((one) =>
-      one === "null" ? ["isNull", "isNotNull"] : one,
-    )
+    const operators = filter().operators.flatMap((name) => (name === "null" ? ["isNull", "isNotNull"] : name))
     // The most useful one for text comes first.
-    operators.sort((one, other) => Number(other === "contains") - Number(one === "contains"))
-    operator.replaceChildren(...operators.map((one) => h("option", { value: one }, labels[one])))
+    operators.sort((name, other) => Number(other === "contains") - Number(name === "contains"))
+    operator.replaceChildren(...operators.map((name) => h("option", { value: name }, labels[name])))
     showValue()
   }
   names.addEventListener("change", showOperators)
@@ -82,9 +74,7 @@ export function openFilter(type, field, onChosen) {
       dialog.close()
       onChosen(found.name, found.value)
     } catch (message) {
-      control.setCustomValidity(String(message))
-      control.reportValidity()
-      control.addEventListener("input", () => control.setCustomValidity(""), { once: true })
+      refuse(control, String(message))
     }
   }
   const form = h(
@@ -107,11 +97,9 @@ export function openFilter(type, field, onChosen) {
  */
 function condition(filter, operator, control) {
   const name = `filter[${filter.name}]`
-  if (operator.startsWith("is"))
-    return { name: `${name}[null]`, value: String(operator === "isNull") }
+  if (operator.startsWith("is")) return { name: `${name}[null]`, value: String(operator === "isNull") }
   const text = control.value
-  const value =
-    operator === "in" ? text.split(/\s*,\s*/).join(",") : String(parsed(filter.value, text))
+  const value = operator === "in" ? text.split(/\s*,\s*/).join(",") : String(parsed(filter.value, text))
   return { name: `${name}[${operator}]`, value }
 }
 

@@ -1,75 +1,74 @@
 /** Finding resources by what people know of them, as they type: first by how it begins. */
 
-import { isAborted, isSame, linkedTo } from "./api.js"
-import { fieldsWithNames, nameOf } from "./description.js"
+import { api, isAborted, isSame, linkedTo } from "./api.js"
 import { h, newId } from "./dom.js"
 import { texts } from "./texts.js"
+import { fieldsWithNames, nameOf, typeOf } from "./types.js"
 import { plain } from "./values.js"
 
-/** @import { Resource } from "./api.js" */
-/** @import { App } from "./app.js" */
-/** @import { Type } from "./description.js" */
-/** @typedef {{ type: Type, resource: Resource | null, name: string, more: string }} Found */
+/** @import { Query, Resource } from "./api.js" */
+/** @import { Type } from "./types.js" */
+/** What can be chosen, and what then happens. @typedef {{ type: Type, title: Node | string, more: string, pick: () => unknown }} Option */
+/** @typedef {{ resource: Resource, name: string, more: string }} Found */
 
 const WAIT_MS = 150
 const RESULTS_PER_TYPE = 6
 
 /** Characters of the box: as many as a text has. */
 const MAX_LENGTH = 255
+const MARGIN_PX = 8
 
 /**
- * Return the attributes of a type that people search.
- * @param {Type} type
- */
-function searched(type) {
-  const names = type.filters
-    .filter((one) => one.operators.includes("contains"))
-    .map((one) => one.name)
-  return type.attributes.map((one) => one.name).filter((one) => names.includes(one))
-}
-
-/**
- * Return the resources of a type of which an attribute fits a text.
- * @param {App} app
+ * Return a filter for the resources of a type of which an attribute fits a text; null if none can.
  * @param {Type} type
  * @param {"contains" | "eq" | "prefix"} operator
  * @param {string} text
- * @param {AbortSignal} signal
- * @returns {Promise<Found[]>}
  */
-async function search(app, type, operator, text, signal) {
-  const conditions = searched(type).map((name) => ({ name, op: operator, val: text }))
-  if (conditions.length === 0) return []
-  const attributes = type.attributes.filter((one) => one !== type.display && !one.copiedFrom)
-  const names = attributes.map((one) => one.name)
-  const query = {
-    ...fieldsWithNames(app, type, names),
-    filter: JSON.stringify([{ or: conditions }]),
-    "page[size]": String(RESULTS_PER_TYPE),
-  }
-  const { document } = await app.api.get(type.path, query, signal)
-  return document.data.map((/** @type {Resource} */ resource) => {
-    const name = nameOf(type, resource)
-    const others = attributes.map((one) => ({ one, value: resource.attributes[one.name] }))
-    const told = others.filter(({ value }) => value && !name.includes(value))
-    const linked = (document.included ?? []).filter((one) =>
-      linkedTo(resource).some((identifier) => isSame(identifier, one)),
-    )
-    const owners = linked.map((one) => nameOf(app.typeOf(one.type), one))
-    const more = [...told.map(({ one, value }) => plain(one, value)), ...owners].slice(0, 3)
-    return { type, resource, name, more: more.join(" · ") }
+function conditions(type, operator, text) {
+  const searched = type.attributes.filter(({ name, copiedFrom }) => {
+    const filter = type.filters.find((other) => other.name === name)
+    return !copiedFrom && filter?.operators.includes("contains")
   })
+  return JSON.stringify([{ or: searched.map(({ name }) => ({ name, op: operator, val: text })) }])
+}
+
+/**
+ * Return the resources of a type that a filter matches, and how many there are if the page is numbered.
+ * @param {Type} type
+ * @param {Query} filter
+ * @param {AbortSignal} signal
+ * @returns {Promise<{ found: Found[], total: number }>}
+ */
+async function search(type, filter, signal) {
+  const attributes = type.attributes.filter((attribute) => attribute !== type.display && !attribute.copiedFrom)
+  const fields = fieldsWithNames(
+    type,
+    attributes.map((attribute) => attribute.name),
+  )
+  const { document } = await api.get(type.path, { ...fields, ...filter, "page[size]": `${RESULTS_PER_TYPE}` }, signal)
+  const found = document.data.map((/** @type {Resource} */ resource) => {
+    const name = nameOf(type, resource)
+    const others = attributes.map((attribute) => ({ attribute, value: resource.attributes[attribute.name] }))
+    const told = others.filter(({ value }) => value && !name.includes(value))
+    const linked = linkedTo(resource)
+    const owners = (document.included ?? []).filter((other) => linked.some((identifier) => isSame(identifier, other)))
+    const more = [
+      ...told.map(({ attribute, value }) => plain(attribute, value)),
+      ...owners.map((owner) => nameOf(typeOf(owner.type), owner)),
+    ]
+    return { resource, name, more: more.slice(0, 3).join(" · ") }
+  })
+  return { found, total: document.meta.total ?? found.length }
 }
 
 /**
  * A box that finds resources (ARIA: combobox with a list box).
  *
- * Enter opens the resource that is named exactly as typed, as barcode scanners need it, or else the
- * chosen result.
+ * Enter opens the resource that is named exactly as typed, as barcode scanners need it, or else the chosen option.
  */
 export class FindBox {
-  /** @type {Found[]} */
-  #found = []
+  /** @type {Option[]} */
+  #options = []
   #chosen = -1
   #searched = ""
   #search = new AbortController()
@@ -77,19 +76,19 @@ export class FindBox {
   #timer
 
   /**
-   * @param {App} app
    * @param {Type[]} types
-   * @param {(found: Found) => void} onPick
-   * @param {{ label: string, placeholder?: string, canCreate?: boolean, id?: string }} options
-   *   canCreate: whether the results end with one without a resource, which is to be created
+   * @param {(type: Type, resource: Resource, name: string) => unknown} onPick
+   * @param {{   label: string, placeholder?: string, id?: string, onNew?: (type: Type, text: string) => unknown,
+   *   onAll?: (type: Type, text: string) => unknown, }} options onNew: creates what is not found. onAll: shows all
+   *   that is found
    */
-  constructor(app, types, onPick, { label, placeholder, canCreate = false, id = newId() }) {
-    this.app = app
+  constructor(types, onPick, { label, placeholder, id = newId(), onNew, onAll }) {
     this.types = types
     this.onPick = onPick
-    this.canCreate = canCreate
+    this.onNew = onNew
+    this.onAll = onAll
     const listId = newId()
-    this.list = h("ul", { role: "listbox", id: listId, "aria-label": label, hidden: true })
+    this.list = h("ul", { role: "listbox", id: listId, "aria-label": label, popover: "manual", class: "options" })
     this.status = h("span", { role: "status", class: "unseen" })
     this.input = h("input", {
       id,
@@ -107,67 +106,101 @@ export class FindBox {
       placeholder,
       input: () => this.#wait(),
       keydown: (/** @type {KeyboardEvent} */ event) => this.#key(event),
-      blur: () => this.#show(false),
-      focus: () => this.#show(this.#found.length > 0 && this.#searched === this.input.value.trim()),
+      blur: () => this.#open(false),
+      focus: () => this.#open(this.#options.length > 0 && this.#searched === this.#text),
     })
     this.element = h("div", { class: "find" }, this.input, this.list, this.status)
   }
 
-  #wait() {
-    clearTimeout(this.#timer)
-    this.#search.abort()
-    this.#timer = setTimeout(() => this.#run(), WAIT_MS)
+  get #text() {
+    return this.input.value.trim()
   }
 
-  /** Search for what is typed now; outdated searches are cancelled. */
-  async #run() {
-    const text = this.input.value.trim()
+  /** Forget the search that runs; return a signal for the next one. */
+  #begin() {
+    clearTimeout(this.#timer)
     this.#search.abort()
     this.#search = new AbortController()
-    if (!text) {
-      this.#found = []
-      return this.#render("")
-    }
+    return this.#search.signal
+  }
+
+  #wait() {
+    this.#begin()
+    this.#timer = setTimeout(() => this.#guard(() => this.#run()), WAIT_MS)
+  }
+
+  /** Run a search, and show why it fails. @param {() => Promise<unknown>} action */
+  async #guard(action) {
     try {
-      const { signal } = this.#search
-      // An index finds texts by how they begin; to find a part of them, all are compared.
-      const prefixed = await Promise.all(
-        this.types.map((type) => search(this.app, type, "prefix", text, signal)),
-      )
-      this.#found = prefixed.flat()
-      if (this.#found.length > 0) this.#render("")
-      const others = await Promise.all(
-        this.types.map(async (type, index) => {
-          const known = prefixed[index]
-          if (known.length === RESULTS_PER_TYPE) return []
-          const found = await search(this.app, type, "contains", text, signal)
-          const isNew = (/** @type {Found} */ { resource }) =>
-            !known.some((one) => one.resource?.id === resource?.id)
-          return found.filter(isNew).slice(0, RESULTS_PER_TYPE - known.length)
-        }),
-      )
-      this.#found.push(...others.flat())
-      this.#searched = text
-      if (this.canCreate) {
-        this.#found.push(
-          ...this.types.map((type) => ({ type, resource: null, name: text, more: "" })),
-        )
-      }
-      const chosen = this.#chosen
-      this.#render(this.#found.length > 0 ? "" : texts.foundNothing)
-      if (chosen >= 0) this.#choose(chosen)
+      await action()
     } catch (error) {
-      if (!isAborted(error)) this.#render(/** @type {Error} */ (error).message)
+      if (!isAborted(error)) this.#render([], /** @type {Error} */ (error).message)
     }
+  }
+
+  /** Search for what is typed now. */
+  async #run() {
+    const [text, signal] = [this.#text, this.#begin()]
+    if (!text) return this.#render([])
+    // An index finds texts by how they begin; to find a part of them, all are compared.
+    const prefixed = await Promise.all(
+      this.types.map((type) => search(type, { filter: conditions(type, "prefix", text) }, signal)),
+    )
+    const first = this.types.flatMap((type, index) => this.#optionsOf(type, prefixed[index].found))
+    if (first.length > 0) this.#render(first)
+    const options = this.types.map(async (type, index) => {
+      const { found, total } = await search(type, { "filter[search]": text, "page[number]": "1" }, signal)
+      const known = prefixed[index].found
+      const others = found.filter(({ resource }) => !known.some((other) => other.resource.id === resource.id))
+      const shown = [...known, ...others].slice(0, RESULTS_PER_TYPE)
+      return [...this.#optionsOf(type, shown), ...this.#lastOf(type, text, Math.max(total, shown.length), shown.length)]
+    })
+    this.#render((await Promise.all(options)).flat(), texts.foundNothing)
+    this.#searched = text
+  }
+
+  /** @param {Type} type @param {Found[]} found @returns {Option[]} */
+  #optionsOf(type, found) {
+    const pick = (/** @type {Found} */ { resource, name }) => {
+      this.clear()
+      this.onPick(type, resource, name)
+    }
+    return found.map((match) => ({ type, title: h("bdi", {}, match.name), more: match.more, pick: () => pick(match) }))
+  }
+
+  /**
+   * Return the options after the resources that are found.
+   * @param {Type} type
+   * @param {string} text
+   * @param {number} total
+   * @param {number} shown
+   * @returns {Option[]}
+   */
+  #lastOf(type, text, total, shown) {
+    const { onAll, onNew } = this
+    const all = () => {
+      this.clear()
+      onAll?.(type, text)
+    }
+    const create = () => {
+      const typed = this.#text // the options may be those of what was typed before
+      this.clear()
+      onNew?.(type, typed)
+    }
+    const counted = texts.counted(total, type.label, type.plural)
+    return [
+      ...(onAll && total > shown ? [{ type, title: texts.showAll(counted), more: "", pick: all }] : []),
+      ...(onNew ? [{ type, title: texts.chooseNew(type.label, text), more: "", pick: create }] : []),
+    ]
   }
 
   /** @param {KeyboardEvent} event */
   async #key(event) {
-    const steps = { ArrowDown: 1, ArrowUp: -1 }
-    if (event.key in steps) {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key]
+    if (step) {
       event.preventDefault()
-      this.#choose(this.#chosen + steps[/** @type {keyof steps} */ (event.key)])
-    } else if (event.key === "Escape" && (this.input.value || !this.list.hidden)) {
+      this.#choose(this.#chosen + step)
+    } else if (event.key === "Escape" && (this.input.value || this.#isOpen)) {
       event.preventDefault()
       event.stopPropagation()
       this.clear()
@@ -175,60 +208,59 @@ export class FindBox {
       this.input.blur()
     } else if (event.key === "Enter") {
       event.preventDefault()
-      if (this.#chosen >= 0) this.#pick(this.#chosen)
-      else await this.#enter()
+      if (this.#chosen >= 0) this.#options[this.#chosen].pick()
+      else await this.#guard(() => this.#enter())
     }
   }
 
-  /** Open what is named exactly as typed; otherwise choose the first result, but do not open it. */
+  /** Open what is named exactly as typed; otherwise choose the first option, but do not open it. */
   async #enter() {
-    const text = this.input.value.trim()
-    clearTimeout(this.#timer)
+    const [text, signal] = [this.#text, this.#begin()]
     if (!text) return
-    this.#search.abort()
-    this.#search = new AbortController()
-    const { signal } = this.#search
-    const searches = this.types.map((type) => search(this.app, type, "eq", text, signal))
-    try {
-      const exact = (await Promise.all(searches)).flat()
-      if (exact.length === 1) return this.#open(exact[0])
-      if (this.#searched !== text) await this.#run()
-      if (this.#found.length === 1 && this.canCreate) return this.#open(this.#found[0])
-      if (this.#found.length > 0) {
-        this.#choose(0)
-        this.status.textContent = texts.foundNoExact
-      }
-    } catch (error) {
-      if (!isAborted(error)) this.#render(/** @type {Error} */ (error).message)
-    }
+    const searches = this.types.map(async (type) => {
+      const { found } = await search(type, { filter: conditions(type, "eq", text) }, signal)
+      return this.#optionsOf(type, found)
+    })
+    const exact = (await Promise.all(searches)).flat()
+    if (exact.length !== 1 && this.#searched !== text) await this.#run()
+    const sole = exact.length === 1 ? exact[0] : this.onNew && this.#options.length === 1 && this.#options[0]
+    if (sole) sole.pick()
+    else this.#choose(0)
+    if (!sole && this.#options.length > 0) this.status.textContent = texts.foundNoExact
   }
 
-  /** @param {string} note shown in place of results */
-  #render(note) {
-    const options = this.#found.map(({ type, resource, name, more }, index) => {
-      const title = resource ? h("bdi", {}, name) : texts.chooseNew(type.label, name)
+  /**
+   * Show options; the one that was chosen stays so.
+   * @param {Option[]} options
+   * @param {string} [note] shown if there are none
+   */
+  #render(options, note = "") {
+    this.#options = options
+    const items = options.map(({ type, title, more, pick }) => {
       const kind = this.types.length > 1 ? h("small", {}, type.label) : null
       const row = h("span", {}, title, more ? h("small", {}, h("bdi", {}, more)) : null)
-      const pick = (/** @type {Event} */ event) => {
+      const mousedown = (/** @type {Event} */ event) => {
         event.preventDefault()
-        this.#pick(index)
+        pick()
       }
-      const attributes = { role: "option", id: newId(), "aria-selected": "false", mousedown: pick }
-      return h("li", attributes, row, kind)
+      return h("li", { role: "option", id: newId(), "aria-selected": "false", mousedown }, row, kind)
     })
-    const empty = note ? [h("li", { role: "option", "aria-disabled": "true" }, note)] : []
-    this.list.replaceChildren(...options, ...empty)
+    const isEmpty = items.length === 0
+    const empty = isEmpty && note ? [h("li", { role: "option", "aria-disabled": "true" }, note)] : []
+    this.list.replaceChildren(...items, ...empty)
+    this.status.textContent = isEmpty ? note : texts.found(items.length)
+    this.#open(items.length + empty.length > 0)
+    const chosen = this.#chosen
     this.#chosen = -1
     this.input.removeAttribute("aria-activedescendant")
-    this.#show(options.length + empty.length > 0)
-    this.status.textContent = note || (options.length > 0 ? texts.found(options.length) : "")
+    if (chosen >= 0 && !isEmpty) this.#choose(Math.min(chosen, items.length - 1))
   }
 
-  /** @param {number} index of the result; beyond the ends, that at the other end */
+  /** @param {number} index of the option; beyond the ends, that at the other end */
   #choose(index) {
-    const count = this.#found.length
+    const count = this.#options.length
     if (count === 0) return
-    this.#show(true)
+    this.#open(true)
     this.#chosen = (index + count) % count
     for (const [position, option] of [...this.list.children].entries()) {
       option.setAttribute("aria-selected", String(position === this.#chosen))
@@ -238,32 +270,38 @@ export class FindBox {
     chosen.scrollIntoView({ block: "nearest" })
   }
 
-  /** @param {number} index */
-  #pick(index) {
-    this.#open(this.#found[index])
-  }
-
-  /** @param {Found} found */
-  #open(found) {
-    // The results may be those of what was typed before.
-    const name = found.resource ? found.name : this.input.value.trim()
-    this.clear()
-    this.onPick({ ...found, name })
-  }
-
   /** Forget what was typed and found. */
   clear() {
-    clearTimeout(this.#timer)
-    this.#search.abort()
+    this.#begin()
     this.input.value = ""
-    this.#found = []
     this.#searched = ""
-    this.#render("")
+    this.#chosen = -1
+    this.#render([])
+  }
+
+  get #isOpen() {
+    return this.list.matches(":popover-open")
   }
 
   /** @param {boolean} isOpen */
-  #show(isOpen) {
-    this.list.hidden = !isOpen
+  #open(isOpen) {
+    if (!this.input.isConnected) return
+    this.list.togglePopover(isOpen)
     this.input.setAttribute("aria-expanded", String(isOpen))
+    if (isOpen) this.#place()
+    const [listen, options] = [isOpen ? "addEventListener" : "removeEventListener", { capture: true }]
+    window[/** @type {"addEventListener"} */ (listen)]("scroll", this.#place, options)
+    window[/** @type {"addEventListener"} */ (listen)]("resize", this.#place, options)
+  }
+
+  /** Place the list below the box, or above it where there is more room; it never leaves the window. */
+  #place = () => {
+    const { left, width, top, bottom } = this.input.getBoundingClientRect()
+    const [above, below] = [top - 2 * MARGIN_PX, innerHeight - bottom - 2 * MARGIN_PX]
+    const isAbove = this.list.scrollHeight > below && above > below
+    const { style } = this.list
+    Object.assign(style, { left: `${left}px`, width: `${width}px`, maxHeight: `${isAbove ? above : below}px` })
+    style.top = isAbove ? "auto" : `${bottom + MARGIN_PX / 2}px`
+    style.bottom = isAbove ? `${innerHeight - top + MARGIN_PX / 2}px` : "auto"
   }
 }

@@ -1,15 +1,16 @@
 /** Forms: the inputs of a type, their errors, and the dialog for new resources. */
 
-import { Failure } from "./api.js"
-import { nameOf } from "./description.js"
-import { announce, ask, buttons, h, isBusy, newId, openDialog, whileBusy } from "./dom.js"
+import { api, Failure } from "./api.js"
+import { announce, askToLeave, openDialog } from "./dialogs.js"
+import { buttons, h, isBusy, newId, whileBusy } from "./dom.js"
 import { FindBox } from "./find.js"
+import { protect } from "./router.js"
 import { texts } from "./texts.js"
+import { links, mayWrite, nameOf, typeOf } from "./types.js"
 import { controlFor, valueOf } from "./values.js"
 
 /** @import { Identifier, Resource } from "./api.js" */
-/** @import { App } from "./app.js" */
-/** @import { Relationship, Type } from "./description.js" */
+/** @import { Relationship, Type } from "./types.js" */
 /** @import { Control } from "./values.js" */
 /**
  * An input. first: what it began with, as `stateOf` returns it.
@@ -24,16 +25,11 @@ export class Inputs {
   /** The linked resources, by relationship. @type {Map<string, Identifier>} */
   #linked = new Map()
 
-  /**
-   * @param {App} app
-   * @param {Type} type
-   * @param {Record<string, any> | null} values those of the resource; null for a new one
-   */
-  constructor(app, type, values) {
-    this.app = app
+  /** @param {Type} type @param {Record<string, any> | null} values those of the resource; null for a new one */
+  constructor(type, values) {
     this.type = type
     this.isNew = !values
-    this.attributes = type.attributes.filter((one) => !one.readOnly)
+    this.attributes = type.attributes.filter((attribute) => !attribute.readOnly)
     for (const attribute of this.attributes) {
       const value = values ? values[attribute.name] : attribute.default
       // A stored value must stay if it must not be null, also where creation has a default.
@@ -41,10 +37,10 @@ export class Inputs {
       const control = controlFor({ ...attribute, required: isRequired }, value)
       this.#add(attribute.name, attribute.label, control, attribute.description, isRequired)
     }
-    const links = app.links(type, false).filter((one) => one.writable && app.mayWrite(one.target))
-    for (const link of this.isNew ? links : []) this.#addLink(link)
+    const linkable = links(type, false).filter((link) => link.writable && mayWrite(link.target))
+    for (const link of this.isNew ? linkable : []) this.#addLink(link)
     this.message = h("p", { role: "alert", class: "error" })
-    const all = [...this.#fields.values()].map((one) => one.element)
+    const all = [...this.#fields.values()].map((field) => field.element)
     this.element = h("div", { class: "inputs" }, ...all, this.message)
   }
 
@@ -63,37 +59,24 @@ export class Inputs {
     const hint = description ? h("small", { id: hintId }, description) : null
     const error = h("p", { id: errorId, class: "error" })
     const shown = control.closest(".find") ?? control
-    const element = h(
-      "div",
-      { class: "field" },
-      h("label", { for: id }, label, mark),
-      shown,
-      hint,
-      error,
-    )
+    const element = h("div", { class: "field" }, h("label", { for: id }, label, mark), shown, hint, error)
     this.#fields.set(name, { element, error, control, first: stateOf(control) })
   }
 
   /** @param {Relationship} link */
   #addLink(link) {
-    const target = this.app.typeOf(link.target)
-    const box = new FindBox(
-      this.app,
-      [target],
-      (found) => {
-        if (!found.resource) return
-        this.#linked.set(link.name, { type: target.name, id: found.resource.id })
-        box.input.value = found.name
-      },
-      { label: link.label, placeholder: texts.choose },
-    )
+    const pick = (/** @type {Type} */ target, /** @type {Resource} */ { id }, /** @type {string} */ name) => {
+      this.#linked.set(link.name, { type: target.name, id })
+      box.input.value = name
+    }
+    const box = new FindBox([typeOf(link.target)], pick, { label: link.label, placeholder: texts.choose })
     box.input.addEventListener("input", () => this.#linked.delete(link.name))
     this.#add(link.name, link.label, box.input, "", false)
   }
 
   /** Whether something was entered that would be lost. */
   get isDirty() {
-    return [...this.#fields.values()].some((one) => stateOf(one.control) !== one.first)
+    return [...this.#fields.values()].some(({ control, first }) => stateOf(control) !== first)
   }
 
   /** Focus the first input. */
@@ -101,22 +84,19 @@ export class Inputs {
     this.#fields.values().next().value?.control.focus()
   }
 
-  /**
-   * Enter words into the first text inputs, one each and the rest into the last: of a name.
-   * @param {string} text
-   */
+  /** Enter words into the first text inputs, one each and the rest into the last: of a name. @param {string} text */
   enter(text) {
-    const texts = this.attributes.filter((one) => one.kind === "text" && one.required)
+    const named = this.attributes.filter(({ kind, required }) => kind === "text" && required)
     const words = text.split(/\s+/)
-    for (const [index, { name }] of texts.entries()) {
+    for (const [index, { name }] of named.entries()) {
       const { control } = /** @type {Field} */ (this.#fields.get(name))
-      control.value = index === texts.length - 1 ? words.join(" ") : (words.shift() ?? "")
+      control.value = index === named.length - 1 ? words.join(" ") : (words.shift() ?? "")
     }
   }
 
   /**
-   * Return the attributes that were entered: those of a stored resource that were changed, as an
-   * input can round what is stored. If one is not valid, show that, and return null.
+   * Return the attributes that were entered: those of a stored resource that were changed, as an input can round what
+   * is stored. If one is not valid, show that, and return null.
    * @returns {Record<string, any> | null}
    */
   read() {
@@ -149,28 +129,21 @@ export class Inputs {
     return Object.fromEntries([...this.#linked].map(([name, data]) => [name, { data }]))
   }
 
-  /**
-   * Show why a change was refused: at the fields that the errors point at, or below all.
-   * @param {unknown} error
-   */
+  /** Show why a change was refused: at the fields that the errors point at, or below all. @param {unknown} error */
   show(error) {
     this.#clear()
     const failure = error instanceof Failure ? error : null
-    const placed = (failure?.errors ?? []).filter((one) => {
-      const name = one.source?.pointer?.split("/")[3] ?? ""
-      const about = one.links?.about
-      const more = about ? [" ", h("a", { href: `#${about}` }, texts.taken)] : []
-      return this.#mark(name, [one.detail, ...more])
+    const placed = (failure?.errors ?? []).filter(({ source, links, detail }) => {
+      const name = source?.pointer?.split("/")[3] ?? ""
+      const more = links?.about ? [" ", h("a", { href: `#${links.about}` }, texts.taken)] : []
+      return this.#mark(name, [detail, ...more])
     })
     const isAll = failure && failure.errors.length > 0 && placed.length === failure.errors.length
     if (!isAll) this.message.textContent = /** @type {Error} */ (error).message
     this.#focusInvalid()
   }
 
-  /**
-   * @param {string} name
-   * @param {(Node | string)[]} content
-   */
+  /** @param {string} name @param {(Node | string)[]} content */
   #mark(name, content) {
     const field = this.#fields.get(name)
     field?.error.append(...content)
@@ -192,72 +165,59 @@ export class Inputs {
   }
 }
 
-/**
- * Return what is entered, to compare.
- * @param {Control} control
- */
+/** Return what is entered, to compare. @param {Control} control */
 function stateOf(control) {
   if (control instanceof HTMLInputElement && control.type === "checkbox") return control.checked
   return control.validity.badInput || control.value
-}
-
-/** Ask whether what was typed may be lost. */
-export function askToLeave() {
-  const help = h("p", {}, texts.unsavedHelp)
-  return ask(texts.unsavedTitle, [help], texts.leave, { isDanger: true, no: texts.stay })
 }
 
 let staysOpen = false
 
 /**
  * Open the dialog that creates resources, one or several in a row.
- * @param {App} app
  * @param {Type} type
- * @param {{ onCreated?: (resource: Resource) => void, text?: string }} [options]
- *   onCreated: called with the only one; without it, a note tells of each. text: what it is called
+ * @param {{ onCreated: (resource: Resource) => unknown, text?: string, isSingle?: boolean }} options   onCreated:
+ *   called when the dialog has closed, with the last one. text: what it is called
  */
-export function openCreation(app, type, { onCreated, text = "" } = {}) {
+export function openCreation(type, { onCreated, text = "", isSingle = false }) {
   const holder = h("div")
   const begin = () => {
-    const begun = new Inputs(app, type, null)
-    app.pending = begun
+    const begun = new Inputs(type, null)
+    protect(begun)
     holder.replaceChildren(begun.element)
     begun.focus()
     return begun
   }
   let inputs = begin()
-  const again = h("input", { type: "checkbox", id: newId() })
+  /** @type {Resource | null} */
+  let last = null
+  const again = h("input", { type: "checkbox", id: newId(), change: () => (staysOpen = again.checked) })
   again.checked = staysOpen
-  again.addEventListener("change", () => (staysOpen = again.checked))
   const create = h("button", { class: "primary" }, texts.create)
+  const send = async (/** @type {Record<string, any>} */ attributes) => {
+    const data = { type: type.name, attributes, relationships: inputs.links() }
+    const query = type.display ? { [`fields[${type.name}]`]: type.display.name } : {}
+    const document = await api.change("POST", type.path, { query, body: { data } })
+    const created = (last = /** @type {Resource} */ (document?.data))
+    if (!isSingle) {
+      announce(texts.created(nameOf(type, created)), { offer: [texts.open, `#${type.path}/${created.id}`] })
+    }
+    if (again.checked && !isSingle) inputs = begin()
+    else dialog.close()
+  }
   const submit = async (/** @type {Event} */ event) => {
     event.preventDefault()
-    if (isBusy(create)) return
-    const attributes = inputs.read()
-    if (!attributes) return
-    const data = { type: type.name, attributes, relationships: inputs.links() }
-    await whileBusy(create, async () => {
-      const query = type.display ? { [`fields[${type.name}]`]: type.display.name } : {}
-      const document = await app.api.change("POST", type.path, { query, body: { data } })
-      const created = /** @type {Resource} */ (document?.data)
-      if (onCreated) {
-        dialog.close()
-        return onCreated(created)
-      }
-      announce(texts.created(nameOf(type, created)), {
-        link: [texts.open, `#${type.path}/${created.id}`],
-      })
-      if (again.checked) inputs = begin()
-      else dialog.close()
-      app.refresh()
-    }).catch((error) => inputs.show(error))
+    const attributes = isBusy(create) ? null : inputs.read()
+    if (attributes) await whileBusy(create, () => send(attributes)).catch((error) => inputs.show(error))
   }
   const another = h("label", { class: "check", for: again.id }, again, texts.another)
-  const footer = buttons(onCreated ? null : another, create)
-  const form = h("form", { submit, novalidate: true }, holder, footer)
-  const mayClose = () => !inputs.isDirty || askToLeave()
-  const dialog = openDialog(texts.add(type.label), [form], { mayClose })
-  dialog.addEventListener("close", () => (app.pending = null))
+  const form = h("form", { submit, novalidate: true }, holder, buttons(isSingle ? null : another, create))
+  const dialog = openDialog(texts.add(type.label), [form], { mayClose: () => !inputs.isDirty || askToLeave() })
+  dialog.addEventListener("close", () => {
+    protect(null)
+    if (last) onCreated(last)
+  })
   inputs.focus()
   if (text) inputs.enter(text)
+  return dialog
 }

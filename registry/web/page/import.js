@@ -1,246 +1,276 @@
-/** The import of a CSV file: what its columns become, its check, and its progress. */
+/** The import of a CSV file, which the service reads: what its columns become, its check, and the report. */
 
-import { isAborted } from "./api.js"
-import { decode, parseCsv, unescaped } from "./csv.js"
-import { labelOf } from "./description.js"
-import { ask, button, buttons, failed, field, grid, h, openDialog } from "./dom.js"
-import { ID, Importer, keyOf } from "./importer.js"
+import { api, isAborted, partsOf } from "./api.js"
+import { announceFailure, ask, openDialog } from "./dialogs.js"
+import { button, buttons, field, grid, h, show } from "./dom.js"
+import { saveFile } from "./list.js"
+import { refresh } from "./router.js"
 import { texts } from "./texts.js"
+import { labelOf, links, mayWrite, typeOf, writableTypes } from "./types.js"
 
-/** @import { App } from "./app.js" */
-/** @import { CsvRow } from "./csv.js" */
-/** @import { Type } from "./description.js" */
+/** @import { ErrorObject, Query } from "./api.js" */
 /** @import { Child } from "./dom.js" */
-/** @import { Column, Defect, OnProgress } from "./importer.js" */
+/** @import { Type } from "./types.js" */
+/** What the service has told of a file. @typedef {{ meta: any, errors: ErrorObject[], isComplete: boolean }} Report */
 
 const MAX_SHOWN = 100
-const MAX_BYTES = 20_000_000
-
-/** Each column of a file has a choice of all attributes. */
+const MAX_ERRORS = 10_000
 const MAX_COLUMNS = 200
-
-/** Characters of a cell in the list of columns. */
-const MAX_SAMPLE = 100
+const HEAD_BYTES = 65_536
+const MAX_SAMPLE = 500
+const CHARSETS = ["utf-8", "windows-1252", "iso-8859-1", "utf-16"]
+const DELIMITERS = [",", ";", "\t", "|"]
+const FORMULA = /^[=+\-@\t\r]/
 
 /**
- * Return what the columns of a type can be called in a file.
- * @param {App} app
- * @param {Type} type
- * @returns {Omit<Column, "index">[]}
+ * Return the cells of the first line of a file, divided as the service does: into the most cells.
+ * @param {string} line
  */
-function columnsOf(app, type) {
-  /** @type {(of: Type, link: string) => Omit<Column, "index">[]} */
-  const named = (of, link) => {
-    const prefix = link ? `${link}.` : ""
-    const attributes = of.attributes.filter((one) => !one.readOnly || (link && one === of.display))
-    return [null, ...attributes].map((attribute) => {
-      const name = `${prefix}${attribute?.name ?? ID}`
-      return { name, link, type: of, attribute }
-    })
-  }
-  const links = app.links(type, false).filter((one) => app.mayWrite(one.target))
-  return [...named(type, ""), ...links.flatMap((one) => named(app.typeOf(one.target), one.name))]
+function cellsOf(line) {
+  const divided = DELIMITERS.map((delimiter) => {
+    const cell = new RegExp(`((?:"(?:[^"]|"")*"|[^${delimiter}])*)(?:[${delimiter}]|$)`, "g")
+    return [...`${line}${delimiter}`.matchAll(cell)].slice(0, -1).map((found) => found[1])
+  })
+  const widest = divided.reduce((most, cells) => (cells.length > most.length ? cells : most))
+  return widest.map((cell) =>
+    cell
+      .replace(/^"(.*)"$/, "$1")
+      .replaceAll('""', '"')
+      .trim(),
+  )
 }
 
 /**
- * Open the dialog that imports a file.
- * @param {App} app
- * @param {Type} preferred
- * @param {File} [dropped]
+ * Return what the columns of a type can become: its attributes, and those of what it is linked to.
+ * @param {Type} type
  */
-export function openImport(app, preferred, dropped) {
-  const types = app.types.filter((one) => app.mayWrite(one.name))
-  const options = types.map((one) =>
-    h("option", { value: one.name, selected: one === preferred }, one.plural),
+function columnsOf(type) {
+  const named = (/** @type {Type} */ of, /** @type {string} */ prefix) => {
+    const attributes = of.attributes.filter((attribute) => !attribute.readOnly || (prefix && attribute === of.display))
+    return ["id", ...attributes.map(({ name }) => name)].map((name) => prefix + name)
+  }
+  const linked = links(type, false).filter((link) => mayWrite(link.target))
+  return [...named(type, ""), ...linked.flatMap((link) => named(typeOf(link.target), `${link.name}.`))]
+}
+
+/** @param {string} text */
+const wordsOf = (text) => [...(text.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? [])].map(String)
+
+/**
+ * Return the column that a header means by its words; "" if none. `Serial number` is the serial.
+ * @param {string} header
+ * @param {string[]} names
+ */
+function columnFor(header, names) {
+  const words = wordsOf(header)
+  /** @type {string[]} */
+  const meant = names.filter((name) => wordsOf(name.replaceAll("_", " ")).every((word) => words.includes(word)))
+  const exact = names.find((name) => wordsOf(name).join("") === words.join(""))
+  return exact ?? meant.sort((name, other) => wordsOf(other).length - wordsOf(name).length)[0] ?? ""
+}
+
+/** Open the dialog that imports a file. @param {Type} preferred @param {File} [dropped] */
+export function openImport(preferred, dropped) {
+  const types = writableTypes()
+  const options = types.map(({ name, plural }) =>
+    h("option", { value: name, selected: name === preferred.name }, plural),
   )
-  const kind = h("select", { id: "import-type" }, ...options)
-  const input = h("input", { type: "file", id: "import-file", accept: ".csv,text/csv" })
+  const encodings = CHARSETS.map((charset) => h("option", { value: charset }, charset.toUpperCase()))
+  const read = () => plan(files.files?.[0] ?? dropped).catch(announceFailure)
+  const kind = h("select", { id: "import-type", change: read }, ...options)
+  const files = h("input", { type: "file", id: "import-file", accept: ".csv,.tsv,.txt,text/csv", change: read })
+  const charset = h("select", { id: "import-charset", change: read }, ...encodings)
   const place = h("div")
   const stop = new AbortController()
-  let file = dropped
-  const read = async () => {
-    const type = types.find((one) => one.name === kind.value)
-    if (!file || !type) return
-    try {
-      if (file.size > MAX_BYTES) throw new Error(texts.importTooLarge)
-      const rows = parseCsv(await decode(file))
-      if (rows.length < 2) throw new Error(texts.importEmpty)
-      if (rows[0].cells.length > MAX_COLUMNS) throw new Error(texts.importTooWide(MAX_COLUMNS))
-      const plan = new Plan(app, type, rows, stop.signal, (busy) => (controls.disabled = busy))
-      place.replaceChildren(plan.element)
-    } catch (error) {
-      place.replaceChildren(h("div", { role: "alert" }, failed(error)))
-    }
+  const plan = async (/** @type {File | undefined} */ file) => {
+    if (!file) return
+    const bytes = await file.slice(0, HEAD_BYTES).arrayBuffer()
+    const decoded = new TextDecoder(charset.value).decode(bytes, { stream: true })
+    const [head, ...sample] = decoded.replace(/^sep=.\r?\n/i, "").split(/\r\n|\r|\n/)
+    const headers = cellsOf(head)
+    if (headers.length > MAX_COLUMNS) return show(place, alertOf(texts.importTooWide(MAX_COLUMNS)))
+    const type = typeOf(kind.value)
+    const encoded = file.slice(0, file.size, `text/csv; charset=${charset.value}`)
+    const job = new Job(type, headers, encoded, stop.signal, (isBusy) => (controls.disabled = isBusy))
+    const lines = sample.slice(0, 3).join("\n").slice(0, MAX_SAMPLE)
+    const preview = h("pre", { class: "scrolls", tabindex: "0", "aria-label": texts.importSample }, h("bdi", {}, lines))
+    place.replaceChildren(preview, job.element)
   }
-  input.addEventListener("change", () => {
-    file = input.files?.[0]
-    read()
-  })
-  kind.addEventListener("change", read)
-  const fields = [field(texts.importInto, kind), field(texts.importFile, input, file?.name)]
-  const controls = h("fieldset", {}, ...fields)
+  const controls = h(
+    "fieldset",
+    { class: "columns" },
+    field(texts.importInto, kind),
+    field(texts.importFile, files, dropped?.name),
+    field(texts.importCharset, charset),
+  )
   const help = () => [h("p", {}, texts.importStopHelp)]
   const mayClose = () => !controls.disabled || ask(texts.importStop, help(), texts.leave)
-  const dialog = openDialog(texts.import, [controls, place], { isWide: true, mayClose })
+  const dialog = openDialog(texts.import, [controls, place], { kind: "wide", mayClose })
   dialog.addEventListener("close", () => {
     stop.abort()
-    app.refresh()
+    refresh()
   })
   read()
 }
 
-/** What becomes of the columns of a file, its check and its import. */
-class Plan {
+/** @param {string} text */
+const alertOf = (text) => h("p", { role: "alert", class: "error" }, text)
+
+/** The choices for one file, its check and its import. */
+class Job {
+  #result = h("div", { role: "status", class: "result" })
+  #ignored = h("p", { class: "ignored" })
+
   /**
-   * @param {App} app
    * @param {Type} type
-   * @param {CsvRow[]} table
+   * @param {string[]} headers
+   * @param {Blob} file
    * @param {AbortSignal} signal
    * @param {(isBusy: boolean) => void} onBusy
    */
-  constructor(app, type, table, signal, onBusy) {
-    this.onBusy = onBusy
-    this.app = app
+  constructor(type, headers, file, signal, onBusy) {
     this.type = type
-    this.table = table
+    this.headers = headers
+    this.file = file
     this.signal = signal
-    this.possible = columnsOf(app, type)
-    this.selects = table[0].cells.map((header, index) => this.#select(header, index))
-    this.result = h("div", { role: "status" })
-    this.key = h("select", { id: "import-key", change: () => this.#show() })
+    this.onBusy = onBusy
+    const names = columnsOf(type)
+    this.selects = headers.map((header, index) => {
+      const meant = columnFor(header, names)
+      const options = names.map((name) => h("option", { value: name, selected: name === meant }, labelOf(name)))
+      const ignore = h("option", { value: "" }, texts.importIgnore)
+      return h("select", { id: `import-${index}`, change: () => this.#showKeys() }, ignore, ...options)
+    })
+    const rows = this.selects.map((select, index) => [
+      h("label", { for: select.id }, h("bdi", {}, headers[index] || texts.none)),
+      select,
+    ])
+    this.key = h("select", { id: "import-key" })
+    const check = button(texts.importCheck, () => this.#run(true), { class: "primary" })
+    const choices = [grid([texts.importColumn, texts.importField], rows), field(texts.importKey, this.key)]
+    this.controls = h("fieldset", {}, ...choices, h("div", { class: "buttons" }, this.#ignored, check))
+    this.element = h("div", {}, this.controls, this.#result)
     this.#showKeys()
-    const rows = this.selects.map((select, index) => {
-      const label = h("label", { for: select.id }, h("bdi", {}, table[0].cells[index]))
-      return [label, h("bdi", {}, unescaped(table[1].cells[index] ?? "").slice(0, MAX_SAMPLE)), select]
-    })
-    const heads = [texts.importColumn, texts.importSample, texts.importField]
-    const check = button(texts.importCheck, () => this.#check(), { class: "primary" })
-    const key = field(texts.importKey, this.key)
-    this.controls = h("fieldset", {}, grid(heads, rows), key, buttons(check))
-    this.element = h("div", {}, this.controls, this.result)
   }
 
-  /**
-   * Return the choice of what a column becomes: by default, what is called like it.
-   * @param {string} header
-   * @param {number} index
-   */
-  #select(header, index) {
-    const plain = (/** @type {string} */ one) => one.toLowerCase().replace(/[^\p{L}\p{N}]/gu, "")
-    const options = this.possible.map((one) => {
-      const selected = plain(one.name) === plain(header)
-      return h("option", { value: one.name, selected }, labelOf(one.name))
-    })
-    const change = () => this.#showKeys()
-    return h(
-      "select",
-      { id: `import-${index}`, change },
-      h("option", { value: "" }, texts.importIgnore),
-      ...options,
-    )
-  }
-
-  /** The columns that are not left out. @returns {Column[]} */
-  get #columns() {
-    return this.selects.flatMap((select, index) => {
-      const found = this.possible.find((one) => one.name === select.value)
-      return found ? [{ ...found, index }] : []
-    })
-  }
-
+  /** Show what can identify a row, and what is left out. */
   #showKeys() {
-    const own = this.#columns.filter((one) => !one.link)
-    const chosen = keyOf(own)
-    const options = own.map((one) =>
-      h("option", { value: one.name, selected: one === chosen }, labelOf(one.name)),
-    )
-    this.key.replaceChildren(
-      ...options,
-      h("option", { value: "", selected: !chosen }, texts.importNoKey),
-    )
+    const { attributes, display } = this.type
+    const own = this.selects.map(({ value }) => value).filter((name) => name && !name.includes("."))
+    const isUnique = (/** @type {string} */ name) => attributes.find((other) => other.name === name)?.unique
+    const chosen = own.find(isUnique) ?? own.find((name) => name === "id") ?? own.find((name) => name === display?.name)
+    const options = own.map((name) => h("option", { value: name, selected: name === chosen }, labelOf(name)))
+    const all = own.length > 1 && own.length < 5 ? own.join(",") : ""
+    const several = all && h("option", { value: all, selected: !chosen }, own.map(labelOf).join(" + "))
+    this.key.replaceChildren(...options, ...(several ? [several] : []), h("option", { value: "" }, texts.importNoKey))
+    const ignored = this.headers.filter((_, index) => !this.selects[index].value)
+    this.#ignored.textContent = ignored.length > 0 ? texts.importIgnored(ignored.join(", ")) : ""
   }
 
-  /** Check all rows, and offer to store those without errors. */
-  async #check() {
-    const columns = this.#columns
-    const names = columns.map((one) => one.name)
-    if (new Set(names).size < names.length)
-      return this.#show(h("p", { class: "error" }, texts.importSameName))
-    const key = columns.find((one) => one.name === this.key.value)
-    const job = new Importer(this.app, this.type, columns, key, this.table)
-    await this.#run(texts.importChecking, async (onProgress) => {
-      await job.run(true, onProgress, this.signal)
-      const count = job.rows.length
-      const apply = button(texts.importApply(count), () => this.#apply(job), { class: "primary" })
-      this.#show(
-        h("p", {}, texts.importGood(count)),
-        this.#errors(job.defects),
-        count > 0 ? buttons(apply) : null,
-      )
-      apply.focus()
-    })
-  }
-
-  /** @param {Importer} job */
-  async #apply(job) {
-    job.defects = []
-    job.line = 0
-    await this.#run(texts.importApplying, async (onProgress) => {
-      try {
-        await job.run(false, onProgress, this.signal)
-        this.#show(
-          h("p", { class: "done" }, texts.importDone(job.rows.length)),
-          this.#errors(job.defects),
-        )
-      } catch (error) {
-        const note = h("p", {}, texts.importStopped(job.line, job.keys.get("")?.length === 0))
-        this.#show(failed(error), note)
-      }
-    })
+  /** @returns {Query} */
+  get #query() {
+    const named = this.headers.map((header, index) => [`rows[map][${header}]`, this.selects[index].value])
+    const changed = named.filter(([, value], index) => value !== this.headers[index])
+    const key = this.key.value ? { "rows[key]": this.key.value } : { "rows[create]": "true" }
+    return { ...Object.fromEntries(changed), ...key }
   }
 
   /**
-   * Show the progress of an action.
-   * @param {OnProgress | ((done: number, all: number) => string)} text
-   * @param {(onProgress: OnProgress) => Promise<void>} action
+   * Send the file, and show what the service tells.
+   * @param {boolean} isDryRun
+   * @param {number} [total] how many rows there are
    */
-  async #run(text, action) {
-    const bar = h("progress", { max: 1, "aria-label": texts.progress })
+  async #run(isDryRun, total) {
+    const bar = h("progress", { max: total ?? null, "aria-label": texts.progress })
     const words = h("p")
     this.#show(bar, words)
     this.onBusy((this.controls.disabled = true))
     try {
-      await action((done, all) => {
-        bar.max = all
-        bar.value = done
-        words.textContent = String(text(done, all))
+      const report = await this.#send(isDryRun, (rows) => {
+        if (total) bar.value = rows
+        words.textContent = isDryRun ? texts.importChecked(rows) : texts.importDone(rows)
       })
+      this.#tell(report, isDryRun)
     } catch (error) {
-      if (!isAborted(error)) this.#show(failed(error))
+      if (!isAborted(error)) this.#show(alertOf(/** @type {Error} */ (error).message))
     } finally {
       this.onBusy((this.controls.disabled = false))
     }
   }
 
-  /** @param {...Child} content */
-  #show(...content) {
-    this.result.replaceChildren(h("div", {}, ...content))
+  /**
+   * Send the file; return the report. Raises Failure, AbortError.
+   * @param {boolean} isDryRun
+   * @param {(rows: number) => void} onProgress
+   */
+  async #send(isDryRun, onProgress) {
+    /** @type {Report} */
+    const report = { meta: { rows: 0, invalid: 0 }, errors: [], isComplete: false }
+    const headers = { "Content-Type": this.file.type, ...(isDryRun ? { Prefer: "tx=rollback" } : {}) }
+    const options = { query: this.#query, file: this.file, headers, signal: this.signal, seconds: 0 }
+    const response = await api.fetch("POST", this.type.path, { ...options, accept: "*/*" })
+    const decoder = new TextDecoder()
+    let text = ""
+    for await (const part of partsOf(response)) {
+      const lines = (text + decoder.decode(part, { stream: true })).split("\n")
+      text = lines.pop() ?? ""
+      for (const { meta, errors = [] } of lines.map((line) => JSON.parse(line))) {
+        report.meta = meta ?? report.meta
+        report.isComplete = Boolean(meta?.complete)
+        if (report.errors.length < MAX_ERRORS) report.errors.push(...errors)
+      }
+      onProgress(report.meta.rows)
+    }
+    return report
   }
 
-  /** @param {Defect[]} defects */
-  #errors(defects) {
-    if (defects.length === 0) return null
-    const lines = new Set(defects.map((one) => one.line)).size
-    const rows = defects
-      .slice(0, MAX_SHOWN)
-      .map(({ line, column, text }) => [line, column && labelOf(column), text])
-    const more = defects.length - MAX_SHOWN
-    return h(
-      "div",
-      {},
-      h("p", { class: "error" }, texts.importBad(lines)),
-      grid([texts.line, texts.column, texts.error], rows),
-      more > 0 ? h("p", {}, texts.importMore(more)) : null,
+  /** @param {Report} report @param {boolean} isDryRun */
+  #tell({ meta, errors, isComplete }, isDryRun) {
+    const good = meta.rows - meta.invalid
+    const counts = ["created", "updated", "unchanged"].flatMap((effect) =>
+      Object.entries(meta[effect] ?? {}).map(([name, count]) => {
+        const { label, plural } = typeOf(name)
+        return texts.importCount(effect, texts.counted(/** @type {number} */ (count), label, plural))
+      }),
     )
+    const found = isDryRun ? texts.importGood(good) : texts.importDone(good)
+    const [first] = errors
+    const apply = button(texts.importApply(good), () => this.#run(false, meta.rows), { class: "primary" })
+    this.#show(
+      !isComplete && alertOf(texts.importStopped),
+      h("p", { class: "done" }, [found, ...counts].join(" ")),
+      first &&
+        h(
+          "p",
+          { class: "error" },
+          texts.importBad(meta.invalid, first.source?.line ?? null, texts.detail(first.detail)),
+        ),
+      isDryRun && good > 0 && buttons(apply),
+      errors.length > 0 && this.#errors(errors),
+    )
+    if (isDryRun && good > 0) apply.focus()
+  }
+
+  /** @param {ErrorObject[]} errors */
+  #errors(errors) {
+    const heads = [texts.line, texts.column, texts.error]
+    const rows = errors.map(({ source, detail }) => [source?.line, source?.column, texts.detail(detail)])
+    const quoted = (/** @type {unknown} */ cell) => {
+      const text = String(cell ?? "")
+      return `"${(FORMULA.test(text) ? `'${text}` : text).replaceAll('"', '""')}"`
+    }
+    const save = () => {
+      const lines = [heads, ...rows].map((cells) => cells.map(quoted).join(","))
+      saveFile(new Blob([`\ufeff${lines.join("\r\n")}\r\n`], { type: "text/csv" }), "errors.csv")
+    }
+    const more = errors.length - MAX_SHOWN
+    const rest = more > 0 && h("p", {}, texts.importMore(more))
+    return h("div", {}, grid(heads, rows.slice(0, MAX_SHOWN)), rest, buttons(button(texts.importErrors, save)))
+  }
+
+  /** @param {...Child} content */
+  #show(...content) {
+    this.#result.replaceChildren(h("div", {}, ...content))
+    this.#result.scrollIntoView({ block: "nearest" })
   }
 }

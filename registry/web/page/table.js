@@ -1,385 +1,211 @@
-/** Tables: pages of a collection that can be sorted and filtered, and follow what others change. */
+/** Tables: columns, and rows that are kept by their resource. */
 
 import { isSame, linkedTo } from "./api.js"
-import { announceFailure, button, h } from "./dom.js"
-import { copyOf, fieldsWithNames, nameOf } from "./description.js"
-import { chips, openFilter } from "./filter.js"
+import { h, show } from "./dom.js"
 import { texts } from "./texts.js"
+import { links, nameOf, typeOf } from "./types.js"
 import { shown } from "./values.js"
 
 /** @import { Document, Identifier, Resource } from "./api.js" */
-/** @import { App } from "./app.js" */
-/** @import { Attribute, Relationship, Type } from "./description.js" */
+/** @import { Child } from "./dom.js" */
 /** @import { Change } from "./feed.js" */
-/** @typedef {{ name: string, label: string, sort: string, attribute?: Attribute, link?: Relationship }} Column */
+/** @import { Attribute, Relationship, Type } from "./types.js" */
+/**
+ * sort: the name to sort by, if any. blank: the name of the filter for what has no value; "" if all have one. kind: a
+ * class. cell: what shows a resource of a document with these included ones.
+ * @typedef {{
+ *   name: string, label: string, sort?: string, blank?: string, kind?: string,
+ *   cell: (resource: Resource, included: Resource[]) => Child,
+ * }} Column
+ */
 
-const PAGE_SIZE = 50
-const COLLECT_MS = 150
-const REVOKE_MS = 60_000
-const MAX_NEWER = 50
-
-/** A page of a collection, with live rows. */
+/** The rows of one page of a collection. */
 export class Table {
-  /** The rows by id. @type {Map<string, { row: HTMLTableRowElement, resource: Resource }>} */
+  /** @type {Map<string, { row: HTMLTableRowElement, resource: Resource }>} */
   #rows = new Map()
-
-  /** Ids of the resources to read again. @type {Set<string>} */
-  #changed = new Set()
-
-  /** Ids of new resources that are not shown. @type {Set<string>} */
-  #added = new Set()
+  #body = h("tbody", { role: "rowgroup" })
 
   /**
-   * @param {App} app
    * @param {Type} type
-   * @param {string} path of the collection
-   * @param {URLSearchParams} state sort, filters and page, as in the address
-   * @param {AbortSignal} signal ends the table
-   * @param {{ hidden?: string, size?: number, actions?: (resource: Resource) => Node }} [options]
-   *   hidden: the type of the card that the table is on, to which all rows lead
+   * @param {Column[]} columns
+   * @param {(column: Column) => HTMLElement} head returns the heading of a column
    */
-  constructor(app, type, path, state, signal, options = {}) {
-    this.app = app
+  constructor(type, columns, head) {
     this.type = type
-    this.path = path
-    this.state = state
-    this.signal = signal
-    this.options = options
-    this.columns = columnsOf(app, type, options.hidden)
-    const names = [...type.attributes, ...type.authorship].map((one) => one.name)
-    const fields = names.filter((name) => this.columns.some((one) => one.name === name))
-    const copies = type.attributes.filter((one) => one.copiedFrom).map((one) => one.name)
-    /** Who is read along, in each request. */
-    this.query = fieldsWithNames(app, type, [...fields, ...copies])
-    const showNewest = () => this.#navigate({ sort: "-id" })
-    this.newer = button("", showNewest, { class: "newer", hidden: true })
-    this.body = h("tbody", { role: "rowgroup" })
-    this.region = h("div", { class: "table" })
+    this.columns = columns
+    const heads = h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, ...columns.map(head)))
+    const table = h("table", { role: "table", "aria-label": type.plural }, heads, this.#body)
+    this.element = h("div", { class: "table" }, table)
   }
 
-  /** Read the page; return whether it has resources. Raises Failure, AbortError. */
-  async load() {
-    const size = String(this.options.size ?? PAGE_SIZE)
-    const query = { ...this.query, ...Object.fromEntries(this.state), "page[size]": size }
-    const { document } = await this.app.api.get(this.path, query, this.signal)
-    this.page = document.meta.page
-    for (const resource of document.data) this.body.append(this.#newRow(resource, document))
-    const isEmpty = document.data.length === 0
-    const head = h("tr", { role: "row" }, ...this.columns.map((one) => this.#heading(one)))
-    if (this.options.actions) head.append(h("td", { role: "cell" }))
-    const header = h("thead", { role: "rowgroup" }, head)
-    const attributes = { role: "table", "aria-label": this.type.plural }
-    const table = h(
-      "table",
-      { ...attributes, class: this.options.size ? "plain" : null },
-      header,
-      this.body,
-    )
-    this.region.replaceChildren(isEmpty ? "" : table)
-    return !isEmpty
+  /** The resources that are shown, in their order. */
+  get resources() {
+    const order = [...this.#body.children]
+    const rows = [...this.#rows.values()]
+    return rows.sort((row, other) => order.indexOf(row.row) - order.indexOf(other.row)).map(({ resource }) => resource)
   }
 
-  /** Return the number of resources on all pages. Raises Failure, AbortError. */
-  async count() {
-    return countOf(this.app, this.path, this.#countQuery(), this.signal)
-  }
+  /** @param {string} id */
+  has = (id) => this.#rows.has(id)
 
   /**
-   * Return the filters, which read only ids.
-   * @returns {Record<string, string>}
+   * Show the resources of a document; rows of those that were shown before stay, with their focus.
+   * @param {Document} document
    */
-  #countQuery() {
-    const filters = [...this.state].filter(([name]) => name.startsWith("filter"))
-    return { ...Object.fromEntries(filters), [`fields[${this.type.name}]`]: "" }
+  show(document) {
+    const focused = document.data.length > 0 ? globalThis.document.activeElement : null
+    const kept = new Map(this.#rows)
+    this.#rows.clear()
+    for (const resource of document.data) {
+      const known = kept.get(resource.id)
+      if (known) this.#rows.set(resource.id, known)
+      this.#update(resource, document)
+    }
+    const rows = [...this.#rows.values()].map(({ row }) => row)
+    for (const row of [...this.#body.children]) if (!rows.includes(/** @type {any} */ (row))) row.remove()
+    for (const [index, row] of rows.entries()) {
+      const there = this.#body.children[index]
+      if (there !== row) this.#body.insertBefore(row, there ?? null)
+    }
+    if (focused?.isConnected && focused instanceof HTMLElement) focused.focus()
   }
 
+  /** Show what has become of resources that are shown, and let their rows light up. @param {Document} document */
+  update(document) {
+    for (const resource of document.data) if (this.has(resource.id)) this.#update(resource, document, "flash")
+  }
+
+  /** Show a new resource above all others, and focus it. @param {Document} document that has it alone */
+  insert(document) {
+    const [resource] = document.data
+    if (!this.has(resource.id)) {
+      this.#update(resource, document)
+      this.#body.prepend(/** @type {HTMLElement} */ (this.row(resource.id)))
+    }
+    const link = this.row(resource.id)?.querySelector("a")
+    link?.scrollIntoView({ block: "center" })
+    link?.focus()
+  }
+
+  /** Return the row of a resource. @param {string} id */
+  row = (id) => this.#rows.get(id)?.row
+
   /**
-   * Read again the rows that show what others have changed.
+   * Strike out what was deleted; return the ids of the resources that show others that have changed.
    * @param {Change[]} changes
    */
-  update(changes) {
-    for (const change of changes) {
-      const { op, type, id } = change
-      for (const { row, resource } of this.#rows.values()) {
+  affected(changes) {
+    return changes.flatMap((change) => {
+      const shown = [...this.#rows.values()].filter(({ resource, row }) => {
         const isOwn = isSame(resource, change)
-        if (isOwn && op === "remove") this.#strike(row, id)
-        else if (isOwn || linkedTo(resource).some((one) => isSame(one, change)))
-          this.#changed.add(resource.id)
-      }
-      const isShown = type !== this.type.name || this.#rows.has(id)
-      if (op === "add" && !isShown && this.#added.size <= MAX_NEWER) this.#added.add(id)
-      if (op === "remove" && type === this.type.name) this.#added.delete(id)
-    }
-    setTimeout(() => {
-      this.#reload().catch(() => {})
-      this.#showAdded().catch(() => {})
-    }, COLLECT_MS)
+        const isGone = isOwn && change.op === "remove"
+        if (isGone) this.#strike(row, change.id)
+        return !isGone && (isOwn || linkedTo(resource).some((linked) => isSame(linked, change)))
+      })
+      return shown.map(({ resource }) => resource.id)
+    })
   }
 
-  /**
-   * Return whether a row is a resource.
-   * @param {Identifier} resource
-   */
-  shows({ type, id }) {
-    return type === this.type.name && this.#rows.has(id)
-  }
-
-  async #reload() {
-    const ids = [...this.#changed]
-    this.#changed.clear()
-    if (ids.length === 0 || this.signal.aborted) return
-    const query = {
-      ...this.query,
-      "filter[id][in]": ids.join(","),
-      "page[size]": String(ids.length),
-    }
-    const { document } = await this.app.api.get(this.type.path, query, this.signal)
-    for (const resource of /** @type {Resource[]} */ (document.data)) {
-      this.#rows.get(resource.id)?.row.replaceWith(this.#newRow(resource, document, "flash"))
-    }
-  }
-
-  /** Offer to show new resources, of those that the collection and its filters have. */
-  async #showAdded() {
-    const ids = [...this.#added]
-    if (ids.length > 0 && !this.signal.aborted) {
-      const query = { ...this.#countQuery(), "filter[id][in]": ids.join(","), "page[size]": "100" }
-      const { document } = await this.app.api.get(this.path, query, this.signal)
-      const found = new Set(document.data.map((/** @type {Resource} */ one) => one.id))
-      for (const id of ids) if (!found.has(id)) this.#added.delete(id)
-    }
-    const count = this.#added.size
-    this.newer.hidden = count === 0
-    this.newer.textContent = texts.newer(Math.min(count, MAX_NEWER), count > MAX_NEWER)
-  }
-
-  /**
-   * @param {HTMLTableRowElement} row
-   * @param {string} id
-   */
+  /** @param {HTMLTableRowElement} row @param {string} id */
   #strike(row, id) {
     row.classList.add("deleted")
     row.title = texts.deleted
     this.#rows.delete(id)
+    for (const box of row.querySelectorAll("input")) box.disabled = true
   }
 
-  /**
-   * @param {Resource} resource
-   * @param {Document} document that has the linked resources
-   * @param {string} [kind]
-   */
-  #newRow(resource, document, kind) {
-    const cells = this.columns.map((column, index) => {
-      const content = cell(this.app, this.type, column, resource, document.included ?? [])
-      const href = `#${this.type.path}/${resource.id}`
-      const isHeading = index === 0 && !column.link
-      const name = isHeading && this.type.writable ? h("a", { href }, content) : content
-      return h("td", { role: "cell", "data-label": column.label }, name)
+  /** @param {Resource} resource @param {Document} document @param {string} [kind] a class for a row that changes */
+  #update(resource, document, kind) {
+    const cells = this.columns.map((column) => {
+      const content = column.cell(resource, document.included ?? [])
+      return h("td", { role: "cell", "data-label": column.label, class: column.kind }, content)
     })
-    if (this.options.actions) {
-      cells.push(h("td", { role: "cell", class: "actions" }, this.options.actions(resource)))
-    }
-    const row = h("tr", { role: "row", class: kind }, ...cells)
+    const row = this.#rows.get(resource.id)?.row ?? h("tr", { role: "row" })
+    const isNew = row.childElementCount === 0
+    row.classList.remove("flash")
+    const before = row.textContent
+    show(row, ...cells)
+    if (kind && !isNew && before !== row.textContent) row.classList.add(kind)
     this.#rows.set(resource.id, { row, resource })
-    return row
-  }
-
-  /** @param {Column} column */
-  #heading(column) {
-    const sort = this.state.get("sort") ?? ""
-    const order = { [column.sort]: "ascending", [`-${column.sort}`]: "descending" }[sort]
-    if (!this.type.canSort(column.sort) || this.options.size) {
-      return h("th", { role: "columnheader", scope: "col" }, column.label)
-    }
-    const next = order === "ascending" ? `-${column.sort}` : column.sort
-    const arrow = order && (order === "ascending" ? "↑" : "↓")
-    const mark = h("span", { "aria-hidden": "true", class: "order" }, arrow)
-    const control = button(column.label, () => this.#navigate({ sort: next }), { class: "sort" })
-    control.append(mark)
-    const attributes = { role: "columnheader", scope: "col", "aria-sort": order ?? "none" }
-    return h("th", attributes, control, this.#filterButton(column))
-  }
-
-  /** @param {Column} column */
-  #filterButton(column) {
-    const filter = this.type.filters.find(
-      (one) => one.name === (column.link ? column.sort : column.name),
-    )
-    if (!filter) return null
-    const label = texts.filterBy(column.label)
-    return button("", () => this.chooseFilter(filter.name), {
-      "aria-label": label,
-      title: label,
-      class: "funnel",
-    })
-  }
-
-  /**
-   * Return another state, at its first page unless it names one.
-   * @param {Record<string, string | null>} changes
-   */
-  #changedState(changes) {
-    const state = new URLSearchParams(this.state)
-    const pages = { "page[after]": null, "page[before]": null }
-    for (const [name, value] of Object.entries({ ...pages, ...changes })) {
-      if (value === null) state.delete(name)
-      else state.set(name, value)
-    }
-    return state
-  }
-
-  /** @param {Record<string, string | null>} changes */
-  #navigate(changes) {
-    this.app.navigate(this.path, this.#changedState(changes))
-  }
-
-  /** Return what leads to the previous and the next page. */
-  pages() {
-    const link = (
-      /** @type {string} */ label,
-      /** @type {string} */ name,
-      /** @type {string | null} */ cursor,
-    ) => {
-      if (!cursor) return h("span", { class: "disabled" }, label)
-      const href = this.app.address(this.path, this.#changedState({ [name]: cursor }))
-      return h("a", { href, class: "button" }, label)
-    }
-    const { before, after } = this.page ?? {}
-    if (!before && !after) return null
-    return h(
-      "nav",
-      { class: "pages", "aria-label": texts.pages },
-      link(texts.previous, "page[before]", before),
-      link(texts.next, "page[after]", after),
-    )
-  }
-
-  /** Return the filters in force. */
-  chips() {
-    return chips(this.type, this.state, (name) => this.#navigate({ [name]: null }))
-  }
-
-  /**
-   * Ask for a filter.
-   * @param {string} [field]
-   */
-  chooseFilter(field) {
-    openFilter(this.type, field, (name, value) => this.#navigate({ [name]: value }))
   }
 }
 
-/**
- * Return the number of resources in a collection. Raises Failure, AbortError.
- * @param {App} app
- * @param {string} path
- * @param {Record<string, string>} query
- * @param {AbortSignal} signal
- */
-export async function countOf(app, path, query, signal) {
-  const one = { "page[number]": "1", "page[size]": "1" }
-  const { document } = await app.api.get(path, { ...query, ...one }, signal)
-  return /** @type {number} */ (document.meta.total)
-}
+/** Return a heading without any function. @param {Column} column */
+export const plainHead = ({ label, kind }) =>
+  label ? h("th", { role: "columnheader", scope: "col" }, label) : h("td", { role: "cell", class: kind })
 
 /**
- * Return the columns of a type. Names that are put together of others, and names that are copied
- * from linked resources, have none of their own.
- * @param {App} app
+ * Return the columns of a type: what people know a resource by, what it is linked to, and its attributes, except what
+ * is part of another or copied from a linked resource.
  * @param {Type} type
  * @param {string} [hidden] a type to which no links are shown
  * @returns {Column[]}
  */
-function columnsOf(app, type, hidden) {
-  const isShown = (/** @type {Attribute} */ one) =>
-    !one.copiedFrom && !(one === type.display && one.readOnly)
-  /** @type {(attribute: Attribute, sort: string) => Column} */
-  const columnOf = (attribute, sort) => ({ ...attribute, sort, attribute })
-  const columns = type.attributes.filter(isShown).map((one) => columnOf(one, one.name))
-  for (const link of app.links(type, false)) {
-    if (link.target === hidden) continue
-    const { display } = app.typeOf(link.target)
-    const sort = display ? `${link.name}.${display.name}` : link.name
-    columns.push({ name: link.name, label: link.label, sort, link })
-  }
-  if (type.writable) return columns
+export function columnsOf(type, hidden) {
+  const { display } = type
+  const isShown = (/** @type {Attribute} */ { name, copiedFrom }) => !copiedFrom && !display?.parts.includes(name)
+  const own = type.attributes.filter((attribute) => isShown(attribute) && (attribute !== display || !type.writable))
+  const toOne = links(type, false).filter((link) => link.target !== hidden)
+  const linked = toOne.map((link) => columnOfLink(type, link))
+  const attributes = own.map((attribute) => columnOf(type, attribute))
   // What the registry writes itself tells who has caused it.
-  return [...columns, ...type.authorship.map((one) => columnOf(one, ""))]
+  if (!type.writable) return [...attributes, ...linked, ...type.authorship.map((fact) => columnOf(type, fact))]
+  const heading = {
+    ...(display ? columnOf(type, display) : { name: "id", label: texts.id, sort: "id" }),
+    cell: (/** @type {Resource} */ resource) =>
+      h("a", { href: `#${type.path}/${resource.id}` }, h("bdi", {}, nameOf(type, resource))),
+    kind: "name",
+  }
+  return [heading, ...linked, ...counted(type).map((link) => columnOfCount(type, link)), ...attributes]
 }
 
-/**
- * Return the content of a cell.
- * @param {App} app
- * @param {Type} type
- * @param {Column} column
- * @param {Resource} resource
- * @param {Resource[]} included
- */
-function cell(app, type, { attribute, link }, resource, included) {
-  if (attribute) {
-    const value = resource.attributes[attribute.name]
-    // The registry itself leaves out a time only of what has not ended.
-    const isLasting = !value && attribute.kind === "time" && !type.writable
-    return isLasting ? texts.lasting : shown(attribute, value)
+/** Return the relationships whose members are counted. @param {Type} type */
+export const counted = (type) => links(type, true).filter((link) => link.writable)
+
+/** @param {Type} type @param {Relationship} link @returns {Column} */
+function columnOfCount(type, { name, label }) {
+  const cell = (/** @type {Resource} */ { id, relationships }) => {
+    const count = relationships?.[name]?.meta?.count
+    return count ? h("a", { href: `#${type.path}/${id}/${name}` }, texts.number(count)) : texts.number(count ?? 0)
   }
-  return link ? linkTo(app, type, link, resource, included) : ""
+  return { name, label, kind: "integer", cell }
+}
+
+/** @param {Type} type @param {Attribute} attribute @returns {Column} */
+function columnOf(type, attribute) {
+  const { name, label, kind, nullable } = attribute
+  const cell = (/** @type {Resource} */ resource) => {
+    const value = resource.attributes[name]
+    // The registry itself leaves out a time only of what has not ended.
+    return !value && kind === "time" && !type.writable ? texts.lasting : shown(attribute, value)
+  }
+  return { name, label, sort: type.sort.includes(name) ? name : undefined, blank: nullable ? name : "", kind, cell }
+}
+
+/** @param {Type} type @param {Relationship} link @returns {Column} */
+function columnOfLink(type, link) {
+  const { name, label, target } = link
+  const { display } = typeOf(target)
+  const sort = display ? `${name}.${display.name}` : name
+  const cell = (/** @type {Resource} */ resource, /** @type {Resource[]} */ included) =>
+    linkTo(type, link, resource, included)
+  return { name, label, sort: type.sort.includes(sort) ? sort : undefined, blank: name, kind: "link", cell }
 }
 
 /**
  * Return a link to the resource of a to-one relationship.
- * @param {App} app
  * @param {Type} type
  * @param {Relationship} link
  * @param {Resource} resource
  * @param {Resource[]} included
  */
-export function linkTo(app, type, link, resource, included) {
-  const linked = /** @type {Resource | null} */ (resource.relationships?.[link.name]?.data ?? null)
-  const target = app.typeOf(link.target)
-  const copy = copyOf(type, link)
+export function linkTo(type, link, resource, included) {
+  const linked = /** @type {Identifier | null} */ (resource.relationships?.[link.name]?.data ?? null)
+  const target = typeOf(link.target)
+  // A period keeps the name that a linked resource had when it ended.
+  const copy = type.attributes.find((attribute) => attribute.copiedFrom === link.name)
   const copied = copy && resource.attributes[copy.name]
   if (!linked) return copied ?? h("span", { class: "empty" }, texts.none)
-  const found = included.find((one) => isSame(one, linked))
-  const name = copied ?? nameOf(target, found ?? linked)
+  const name = copied ?? nameOf(target, included.find((other) => isSame(other, linked)) ?? linked)
   return h("a", { href: `#${target.path}/${linked.id}` }, h("bdi", {}, name))
-}
-
-/**
- * Download what a table shows, all pages, as CSV.
- * @param {App} app
- * @param {Table} table
- * @param {HTMLButtonElement} control
- */
-export async function download(app, table, control) {
-  try {
-    const state = [...table.state].filter(([name]) => !name.startsWith("page"))
-    const query = { ...table.query, ...Object.fromEntries(state) }
-    const response = await app.api.fetch("GET", table.path, {
-      query,
-      accept: "text/csv",
-      seconds: 0,
-    })
-    const href = URL.createObjectURL(await receive(response, control))
-    h("a", { href, download: `${table.path.split("/").at(-1)}.csv` }).click()
-    setTimeout(() => URL.revokeObjectURL(href), REVOKE_MS)
-  } catch (error) {
-    announceFailure(error)
-  }
-  control.textContent = texts.download
-}
-
-/**
- * Return the body of a response; the control shows how much has arrived.
- * @param {Response} response
- * @param {HTMLButtonElement} control
- */
-async function receive(response, control) {
-  const reader = /** @type {ReadableStream<Uint8Array<ArrayBuffer>>} */ (response.body).getReader()
-  const parts = []
-  for (let size = 0; ;) {
-    const { done, value } = await reader.read()
-    if (done) return new Blob(parts, { type: "text/csv" })
-    parts.push(value)
-    size += value.length
-    control.textContent = texts.downloading(size)
-  }
 }

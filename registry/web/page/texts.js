@@ -4,16 +4,18 @@
 
 const numbers = new Intl.NumberFormat()
 
-/**
- * @param {number} count
- * @param {string} one
- * @param {string} [many]
- */
-const counted = (count, one, many = `${one}s`) =>
-  `${numbers.format(count)} ${count === 1 ? one : many}`
+/** @param {number} count @param {string} one @param {string} [many] */
+const counted = (count, one, many = `${one}s`) => `${numbers.format(count)} ${count === 1 ? one : many}`
+
+/** @type {Record<string, string>} */
+const labels = { created: "New", updated: "Changed", unchanged: "Unchanged" }
+
+/** @param {string} label */
+const withArticle = (label) => `${/^[aeiou]/i.test(label) ? "an" : "a"} ${label.toLowerCase()}`
 
 export const texts = {
   // Everywhere
+  number: (/** @type {number} */ number) => numbers.format(number),
   id: "ID",
   none: "—",
   yes: "Yes",
@@ -21,9 +23,10 @@ export const texts = {
   cancel: "Cancel",
   close: "Close",
   tryAgain: "Try again",
+  periodOf: (/** @type {string} */ link, /** @type {string} */ source) => `${link} of ${withArticle(source)}`,
+  periodsOf: (/** @type {string} */ link, /** @type {string} */ source) => `${link}s of ${source}s`,
   numbered: (/** @type {string} */ label, /** @type {string} */ id) => `${label} ${id}`,
-  wait: (/** @type {number} */ seconds) =>
-    `The registry is busy. Trying again in ${counted(seconds, "second")}.`,
+  wait: (/** @type {number} */ seconds) => `The registry is busy. Trying again in ${counted(seconds, "second")}.`,
   notConnected: "Not connected: this page may be out of date.",
   notFound: "There is nothing here",
   notFoundHelp: "It may have been deleted, or the link is incomplete.",
@@ -34,10 +37,10 @@ export const texts = {
   findHint: (/** @type {string} */ names) => `Find ${names}`,
   found: (/** @type {number} */ count) => counted(count, "result"),
   foundNothing: "Nothing found",
+  showAll: (/** @type {string} */ counted) => `All ${counted}`,
   foundNoExact: "No exact match. Press Enter again to open the first result.",
   choose: "Type to find…",
-  chooseNew: (/** @type {string} */ label, /** @type {string} */ text) =>
-    `New ${label.toLowerCase()} “${text}”…`,
+  chooseNew: (/** @type {string} */ label, /** @type {string} */ text) => `New ${label.toLowerCase()} “${text}”…`,
 
   // Tables
   filter: "Filter",
@@ -52,17 +55,41 @@ export const texts = {
   previous: "Previous page",
   next: "Next page",
   empty: (/** @type {string} */ plural) => `No ${plural.toLowerCase()} yet`,
-  emptyHelp: "Add the first one, or drop a CSV file anywhere on this page.",
+  emptyHelp: "Or drop a CSV file anywhere on this page.",
+  searched: (/** @type {string} */ words) => `contains “${words}”`,
+  sortBy: "Sort by",
+  otherSort: "Other",
   noMatch: "Nothing matches these filters",
   newer: (/** @type {number} */ count, /** @type {boolean} */ isMore) =>
     `${isMore ? "More than " : ""}${counted(count, "new entry", "new entries")}: show the newest first`,
   deleted: "Deleted meanwhile",
   lasting: "now",
-  counted: (
-    /** @type {number} */ count,
-    /** @type {string} */ label,
-    /** @type {string} */ plural,
-  ) => counted(count, label.toLowerCase(), plural.toLowerCase()),
+
+  // Several at once
+  select: (/** @type {string} */ name) => `Select ${name}`,
+  selectAll: "Select all",
+  selectMatching: (/** @type {number} */ count) => `Select all ${numbers.format(count)} that match`,
+  selectNone: "Select none",
+  selection: "Selection",
+  selected: (/** @type {number} */ count) => `${numbers.format(count)} selected`,
+  assignAll: "Assign to…",
+  assignLink: (/** @type {string} */ label) => `Assign ${label.toLowerCase()}…`,
+  unassignLink: (/** @type {string} */ label) => `Unassign ${label.toLowerCase()}`,
+  assignTitle: (/** @type {string} */ what) => `Assign ${what}`,
+  unassignQuestion: (/** @type {string} */ what) => `Unassign ${what}?`,
+  setAttribute: "Set attribute",
+  setTitle: (/** @type {string} */ what) => `Change ${what}`,
+  changedAll: (/** @type {string} */ what) => `Changed ${what}.`,
+  failedTitle: (/** @type {string} */ what) => `${what} could not be changed`,
+  pasted: "All pasted names are selected.",
+  pastedUnknown: (/** @type {string} */ names) => `Not found: ${names}.`,
+  undo: "Undo",
+  undone: "Undone.",
+  notUndone: (/** @type {string} */ what, /** @type {string} */ label, /** @type {number} */ count) =>
+    `${what} ${count === 1 ? "has" : "have"} another ${label.toLowerCase()} meanwhile, which stays.`,
+  reason: (/** @type {unknown} */ error) => /** @type {Error} */ (error).message,
+  counted: (/** @type {number} */ count, /** @type {string} */ label, /** @type {string} */ plural) =>
+    counted(count, label.toLowerCase(), plural.toLowerCase()),
   operators: /** @type {Record<string, string>} */ ({
     eq: "is",
     ne: "is not",
@@ -95,19 +122,20 @@ export const texts = {
   delete: "Delete",
   deleteQuestion: (/** @type {string} */ name) => `Delete ${name}?`,
   deleteFinal: "This cannot be undone.",
-  deleteLinked: (/** @type {string} */ count, /** @type {string} */ label) =>
-    `Left without ${label.toLowerCase()}: ${count}.`,
+  deleteLinked: (/** @type {string} */ counted, /** @type {number} */ count, /** @type {string} */ label) =>
+    `${counted} no longer ${count === 1 ? "has" : "have"} ${withArticle(label)}.`,
   deletedName: (/** @type {string} */ name) => `Deleted ${name}.`,
   noLinks: "None",
   assign: "Assign",
   change: "Change",
   unassign: "Unassign",
   unassignName: (/** @type {string} */ name) => `Unassign ${name}`,
-  assignTo: (/** @type {string} */ name, /** @type {string} */ label) =>
-    `${name}: ${label.toLowerCase()}`,
+  chooseLink: (/** @type {string} */ label, /** @type {string} */ name) =>
+    `Choose the ${label.toLowerCase()} of ${name}`,
+  assignMember: (/** @type {string} */ label, /** @type {string} */ name) => `Assign ${withArticle(label)} to ${name}`,
   assigned: (/** @type {string} */ name, /** @type {string} */ target) => `${name} → ${target}`,
-  unassigned: (/** @type {string} */ name) => `${name} is no longer assigned.`,
-  showAll: (/** @type {number} */ count) => `Show all (${numbers.format(count)})`,
+  unassigned: (/** @type {string} */ what, /** @type {number} */ count) =>
+    `${what} ${count === 1 ? "is" : "are"} no longer assigned.`,
   changedAt: "Changed",
   createdAt: "Created",
   by: (/** @type {string} */ name) => `by ${name}`,
@@ -127,6 +155,7 @@ export const texts = {
   unsavedHelp: "What you typed here is not saved yet.",
   leave: "Leave",
   stay: "Stay",
+  attribute: "Attribute",
   changedMeanwhile: "Somebody else has changed this meanwhile. Save, and you can compare.",
   conflictTitle: "This was changed while you were editing",
   conflictHelp: "This was changed after you opened it. Choose what to keep.",
@@ -137,51 +166,34 @@ export const texts = {
 
   // CSV files
   download: "Download CSV",
-  downloading: (/** @type {number} */ bytes) =>
-    `Downloading: ${numbers.format(Math.ceil(bytes / 1e6))} MB`,
+  downloading: (/** @type {number} */ bytes) => `Downloading: ${numbers.format(Math.ceil(bytes / 1e6))} MB`,
   import: "Import CSV",
   importInto: "Import into",
   importFile: "CSV file",
+  importCharset: "Encoding",
+  importSample: "First rows",
   importColumn: "Column of the file",
   importField: "Becomes",
   importIgnore: "Leave out",
+  importIgnored: (/** @type {string} */ names) => `Left out: ${names}`,
   importKey: "Identify existing rows by",
   importNoKey: "Don't match; create every row",
   importCheck: "Check",
-  importEmpty: "This file has no rows.",
   importTooWide: (/** @type {number} */ most) =>
     `This file has more than ${counted(most, "column")}. Remove those that are not needed.`,
-  importUnclosed: (/** @type {number} */ line) =>
-    `A quoted cell that begins in line ${line} is never closed.`,
-  importNotUtf8: "This is not CSV in UTF-8. Save it as “CSV UTF-8” in your spreadsheet program.",
-  importSample: "First row",
-  importBoolean: "This must be true or false.",
-  importChecking: (/** @type {number} */ done, /** @type {number} */ all) =>
-    `Checked ${numbers.format(done)} of ${counted(all, "row")}`,
-  importApplying: (/** @type {number} */ done, /** @type {number} */ all) =>
-    `Imported ${numbers.format(done)} of ${counted(all, "row")}`,
+  importChecked: (/** @type {number} */ count) => `Checked ${counted(count, "row")}.`,
   importGood: (/** @type {number} */ count) => `${counted(count, "row")} can be imported.`,
-  importBad: (/** @type {number} */ count) =>
-    `${counted(count, "row")} cannot. Correct the file, or import the others.`,
+  importCount: (/** @type {string} */ effect, /** @type {string} */ what) => `${labels[effect] ?? effect}: ${what}.`,
+  importBad: (/** @type {number} */ count, /** @type {number | null} */ line, /** @type {string} */ reason) =>
+    `${count > 0 ? `${counted(count, "row")} cannot be imported. ` : ""}${line ? `Line ${line}: ` : ""}${reason}`,
   importMore: (/** @type {number} */ count) => `and ${counted(count, "more error")}`,
+  importErrors: "Download errors",
   importApply: (/** @type {number} */ count) => `Import ${counted(count, "row")}`,
   importDone: (/** @type {number} */ count) => `Imported ${counted(count, "row")}.`,
-  importStopped: (/** @type {number} */ line, /** @type {boolean} */ isAnonymous) => {
-    const more = isAnonymous
-      ? "Remove these lines from the file before you import it again."
-      : "Import the file again to continue: nothing is stored twice."
-    return `Stopped. The rows up to line ${numbers.format(line)} are stored. ${more}`
-  },
+  importStopped:
+    "The import has stopped. Import the file again to continue: what is stored stays, nothing is stored twice.",
   importStop: "Stop the import?",
   importStopHelp: "Rows that are already stored remain.",
-  importTooLarge: "This file is too large for the page. Use the command “registry import”.",
-  importSeveral: "Several have this name. Use a column with unique values, or the ID.",
-  importDiffers: (/** @type {string} */ stored) =>
-    `This differs from “${stored}”, which is stored or in an earlier row.`,
-  importSameName: "The file has this column twice.",
-  importTwice: "An earlier row has the same value.",
-  importColumns: (/** @type {number} */ expected, /** @type {number} */ found) =>
-    `This row has ${counted(found, "cell")}, not ${numbers.format(expected)}.`,
   progress: "Progress",
   line: "Line",
   error: "Error",
@@ -190,8 +202,7 @@ export const texts = {
   token: "Access token",
   tokenTitle: "Access token needed",
   tokenHelp: "This registry needs an access token. Your administrator can create one.",
-  tokenExpired:
-    "The access token is no longer valid. Enter another one: nothing you typed is lost.",
+  tokenExpired: "The access token is no longer valid. Enter another one: nothing you typed is lost.",
   tokenRefused: "The registry does not know this token. It may have expired.",
   tokenKeep: "Keep it until I close this tab",
   tokenEnter: "Continue",
@@ -209,11 +220,7 @@ export const texts = {
     }),
 
   /** What happened, and what to do, in a sentence or two. */
-  failure: (
-    /** @type {number} */ status,
-    /** @type {ErrorObject[]} */ errors,
-    /** @type {number} */ retryAfter,
-  ) => {
+  failure: (/** @type {number} */ status, /** @type {ErrorObject[]} */ errors, /** @type {number} */ retryAfter) => {
     const details = [...new Set(errors.map((one) => one.detail))].slice(0, 3).join(" ")
     const soon = retryAfter ? `in ${counted(retryAfter, "second")}` : "in a moment"
     /** @type {Record<number, string>} */
@@ -228,8 +235,7 @@ export const texts = {
       422: `Please correct this: ${details}`,
       503: `The registry is busy or not available. Try again ${soon}: nothing is lost.`,
     }
-    const other =
-      status >= 500 ? "The registry has failed. Try again, or tell your administrator." : details
+    const other = status >= 500 ? "The registry has failed. Try again, or tell your administrator." : details
     return sentences[status] ?? (other || `The registry answered ${status}.`)
   },
 }

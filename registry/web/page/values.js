@@ -3,7 +3,7 @@
 import { h } from "./dom.js"
 import { texts } from "./texts.js"
 
-/** @import { Attribute } from "./description.js" */
+/** @import { Attribute } from "./types.js" */
 /** @typedef {HTMLInputElement | HTMLSelectElement} Control */
 
 const integers = new Intl.NumberFormat()
@@ -29,12 +29,7 @@ export function shown(attribute, value) {
   return plain(attribute, value)
 }
 
-/**
- * Return a value as text.
- * @param {Attribute} attribute
- * @param {any} value
- * @returns {string}
- */
+/** Return a value as text. @param {Attribute} attribute @param {any} value @returns {string} */
 export function plain(attribute, value) {
   if (value === null || value === undefined) return texts.none
   switch (attribute.kind) {
@@ -66,8 +61,8 @@ export function controlFor(attribute, value) {
   const { kind, required, nullable } = attribute
   if (kind === "choice" || (kind === "boolean" && nullable)) {
     const choices = kind === "choice" ? attribute.choices : ["true", "false"]
-    const option = (/** @type {string} */ one) =>
-      h("option", { value: one, selected: String(value) === one }, labelOfChoice(kind, one))
+    const option = (/** @type {string} */ choice) =>
+      h("option", { value: choice, selected: String(value) === choice }, labelOfChoice(kind, choice))
     const none = h("option", { value: "" }, texts.none)
     const isEmpty = nullable || value === null || value === undefined
     return h("select", { required }, isEmpty && none, ...choices.map(option))
@@ -107,6 +102,17 @@ export function valueOf(attribute, control) {
 }
 
 /**
+ * Show why a value is not valid, until it is changed.
+ * @param {Control} control
+ * @param {string} message
+ */
+export function refuse(control, message) {
+  control.setCustomValidity(message)
+  control.reportValidity()
+  control.addEventListener("input", () => control.setCustomValidity(""), { once: true })
+}
+
+/**
  * Return the JSON form of text that is not empty. Throws a sentence for people.
  * @param {Attribute} attribute
  * @param {string} text
@@ -120,19 +126,13 @@ export function parsed({ kind }, text) {
   return Number(text)
 }
 
-/**
- * @param {string} kind
- * @param {string} choice
- */
+/** @param {string} kind @param {string} choice */
 function labelOfChoice(kind, choice) {
   if (kind === "choice") return choice
   return choice === "true" ? texts.yes : texts.no
 }
 
-/**
- * Return a time as the input for times has it: local, to the second.
- * @param {string} value
- */
+/** Return a time as the input for times has it: local, to the second. @param {string} value */
 function localTime(value) {
   const time = new Date(value)
   return new Date(time.getTime() - time.getTimezoneOffset() * 60_000).toISOString().slice(0, 19)

@@ -1,0 +1,104 @@
+/** Notes and modal dialogs. */
+
+import { button, buttons, byId, h, newId } from "./dom.js"
+import { texts } from "./texts.js"
+
+/** @import { Child } from "./dom.js" */
+/** What a note offers: a link by its target, or an action. @typedef {[string, string | (() => unknown)]} Offer */
+
+const NOTE_MS = 10_000
+
+/**
+ * Tell everybody what has happened, also those who hear the page.
+ * @param {string} text
+ * @param {{ isError?: boolean, offer?: Offer }} [options]
+ */
+export function announce(text, { isError = false, offer } = {}) {
+  const remove = () => note.remove()
+  const close = button("×", remove, { "aria-label": texts.close, class: "quiet" })
+  const [label, target] = offer ?? [""]
+  const act = typeof target === "function" && (() => (remove(), target()))
+  const control = act ? button(label, act) : target && h("a", { href: target }, label)
+  const note = h("div", { class: isError ? "note error" : "note" }, h("span", {}, text), control, close)
+  const region = byId(isError ? "alerts" : "notes")
+  place(region)
+  region.replaceChildren(note)
+  if (!isError) setTimeout(remove, NOTE_MS)
+}
+
+/** Tell everybody that something has failed. @param {unknown} error */
+export function announceFailure(error) {
+  announce(/** @type {Error} */ (error).message, { isError: true })
+}
+
+/**
+ * Move notes to where they can be used: into the dialog on top, beside which everything is inert.
+ * @param {HTMLElement} notes
+ */
+function place(notes) {
+  const top = [...document.querySelectorAll("dialog[open]")].at(-1) ?? document.body
+  if (notes.parentElement !== top) top.append(notes)
+}
+
+/** The places of notes. */
+const regions = () => [byId("notes"), byId("alerts")]
+
+/**
+ * Open a modal dialog; it is removed when it closes.
+ * @param {string} title
+ * @param {Child[]} content
+ * @param {{ mayClose?: (() => Promise<boolean> | boolean) | null, kind?: string }} [options] mayClose: null if people
+ *    cannot close it. kind: a class
+ */
+export function openDialog(title, content, { mayClose = () => true, kind } = {}) {
+  const id = newId()
+  const tryToClose = async () => {
+    if (mayClose && (await mayClose())) dialog.close()
+  }
+  const close = mayClose && button("×", tryToClose, { "aria-label": texts.close, class: "quiet" })
+  const heading = h("header", {}, h("h2", { id }, title), close)
+  const dialog = h("dialog", { "aria-labelledby": id, class: kind }, heading, ...content)
+  const opener = document.activeElement
+  dialog.addEventListener("cancel", (event) => {
+    event.preventDefault()
+    tryToClose()
+  })
+  dialog.addEventListener("close", () => {
+    dialog.removeAttribute("open")
+    regions().forEach(place)
+    dialog.remove()
+    if (opener instanceof HTMLElement && opener.isConnected) opener.focus()
+  })
+  document.body.append(dialog)
+  dialog.showModal()
+  for (const notes of regions()) if (notes.hasChildNodes()) place(notes)
+  return dialog
+}
+
+/** Close all dialogs, the one on top first. */
+export function closeDialogs() {
+  for (const dialog of [...document.querySelectorAll("dialog")].reverse()) dialog.close()
+}
+
+/**
+ * Ask a question; return whether the answer is yes.
+ * @param {string} title
+ * @param {Child[]} content
+ * @param {string} yes the label of the button that agrees
+ * @param {{ isDanger?: boolean, no?: string }} [options]
+ * @returns {Promise<boolean>}
+ */
+export function ask(title, content, yes, { isDanger = false, no = texts.cancel } = {}) {
+  return new Promise((resolve) => {
+    const agree = h("button", { value: "yes", class: isDanger ? "danger" : "primary" }, yes)
+    const refuse = h("button", { autofocus: true }, no)
+    const dialog = openDialog(title, [h("form", { method: "dialog" }, ...content, buttons(refuse, agree))])
+    dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"))
+  })
+}
+
+/** Ask whether what was typed may be lost. */
+export function askToLeave() {
+  const help = h("p", {}, texts.unsavedHelp)
+  return ask(texts.unsavedTitle, [help], texts.leave, { isDanger: true, no: texts.stay })
+}

@@ -1,0 +1,94 @@
+/** The form that edits a resource, and what it does when somebody else was faster. */
+
+import { api, Failure } from "./api.js"
+import { announce, askToLeave, openDialog } from "./dialogs.js"
+import { button, buttons, grid, h, isBusy, whileBusy } from "./dom.js"
+import { Inputs } from "./form.js"
+import { texts } from "./texts.js"
+import { plain, shown } from "./values.js"
+
+/** @import { Card, Version } from "./card.js" */
+/** @import { Attribute } from "./types.js" */
+
+export class Editor {
+  /** @param {Card} card @param {() => void} onClose */
+  constructor(card, onClose) {
+    this.card = card
+    this.onClose = onClose
+    this.inputs = new Inputs(card.type, card.shown.resource.attributes)
+    const base = card.shown
+    const save = h("button", { class: "primary" }, texts.save)
+    const stop = async () => (!this.inputs.isDirty || (await askToLeave())) && onClose()
+    const submit = async (/** @type {Event} */ event) => {
+      event.preventDefault()
+      const values = isBusy(save) ? null : this.inputs.read()
+      if (values) await whileBusy(save, () => this.#save(values, base))
+    }
+    const keydown = (/** @type {KeyboardEvent} */ event) => event.key === "Escape" && stop()
+    const footer = buttons(button(texts.cancel, stop), save)
+    const states = { submit, keydown, novalidate: true, class: "facts" }
+    this.element = h("form", states, this.inputs.element, footer)
+  }
+
+  /**
+   * Store what was changed, and close the form.
+   * @param {Record<string, any>} values
+   * @param {Version} base what they were changed from
+   */
+  async #save(values, base) {
+    const { card, inputs } = this
+    try {
+      if (Object.keys(values).length > 0) {
+        const data = { type: card.type.name, id: card.id, attributes: values }
+        await api.change("PATCH", card.path, { body: { data }, headers: { "If-Match": base.etag } })
+        announce(texts.saved)
+      }
+      await card.read()
+      this.onClose()
+    } catch (error) {
+      const status = error instanceof Failure ? error.status : 0
+      if (status === 412) await this.#resolve(values, base).catch((failure) => inputs.show(failure))
+      else if (status === 404) inputs.message.textContent = texts.conflictGone
+      else inputs.show(error)
+    }
+  }
+
+  /**
+   * Show what was typed beside what somebody else has stored, and store what is chosen; all, if these are different
+   * attributes. Until then, the form keeps its base.
+   * @param {Record<string, any>} mine
+   * @param {Version} base
+   */
+  async #resolve(mine, base) {
+    const { card } = this
+    const current = await card.read()
+    const [before, theirs] = [base.resource.attributes, current.resource.attributes]
+    const isConflict = (/** @type {Attribute} */ { name }) =>
+      name in mine && ![before[name], mine[name]].includes(theirs[name])
+    const attributes = card.type.attributes.filter(isConflict)
+    if (attributes.length === 0) return this.#save(mine, current)
+    /** @type {(attribute: Attribute, label: string, value: any, isMine: boolean) => Node} */
+    const choice = (attribute, label, value, isMine) => {
+      const state = { name: attribute.name, value: String(isMine), checked: isMine }
+      const name = { class: "check", "aria-label": `${label}: ${plain(attribute, value)}` }
+      return h("label", name, h("input", { type: "radio", ...state }), shown(attribute, value))
+    }
+    const rows = attributes.map((attribute) => [
+      attribute.label,
+      choice(attribute, texts.yours, mine[attribute.name], true),
+      choice(attribute, texts.theirs, theirs[attribute.name], false),
+    ])
+    const submit = async (/** @type {Event} */ event) => {
+      event.preventDefault()
+      const chosen = new FormData(form)
+      const kept = Object.entries(mine).filter(([name]) => chosen.get(name) !== "false")
+      dialog.close()
+      await this.#save(Object.fromEntries(kept), current)
+    }
+    const cancel = button(texts.cancel, () => dialog.close())
+    const footer = buttons(cancel, h("button", { class: "primary" }, texts.keepChosen))
+    const choices = grid([texts.attribute, texts.yours, texts.theirs], rows)
+    const form = h("form", { submit }, h("p", {}, texts.conflictHelp), choices, card.authorship(), footer)
+    const dialog = openDialog(texts.conflictTitle, [form])
+  }
+}

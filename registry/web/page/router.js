@@ -1,0 +1,179 @@
+/** The router: the address has the whole state, and names the view that is shown. */
+
+import { Failure } from "./api.js"
+import { askToLeave, closeDialogs } from "./dialogs.js"
+import { button, byId, h } from "./dom.js"
+import { texts } from "./texts.js"
+
+/** @import { Change } from "./feed.js" */
+/**
+ * What the page shows. load: reads it, and shows it. update: follows what others have changed.
+ * @typedef {{
+ *   element: HTMLElement, title: string, isDirty?: boolean, load(): Promise<void>, update(changes: Change[]): unknown,
+ *   paste?: (text: string) => unknown,
+ * }} View
+ */
+/** @typedef {(path: string, state: URLSearchParams, signal: AbortSignal) => Promise<View>} Factory */
+
+/** Not in every browser. */
+const navigation = /** @type {any} */ (window).navigation
+
+/** @type {Factory} */
+let createView
+/** @type {View | null} */
+let view = null
+/** The form of a dialog that is open. @type {{ isDirty: boolean } | null} */
+let pending = null
+let loading = new AbortController()
+let isLoading = false
+let isAsking = false
+let mayLeave = false
+let shownHash = ""
+
+/** Changes since the view that is loaded began to read. @type {Change[]} */
+let early = []
+
+/** Whether something was typed that would be lost. */
+const isDirty = () => !mayLeave && Boolean(view?.isDirty || pending?.isDirty)
+
+/** Show the view of the address, now and whenever it changes. @param {Factory} factory */
+export function startRouter(factory) {
+  createView = factory
+  window.addEventListener("beforeunload", (event) => isDirty() && event.preventDefault())
+  if (navigation) navigation.addEventListener("navigate", onNavigate)
+  else window.addEventListener("hashchange", onHashChange)
+  return open()
+}
+
+/** @param {any} event */
+function onNavigate(event) {
+  if (!event.hashChange || !event.canIntercept) return undefined
+  const [left, isTraversal] = [location.hash, event.navigationType === "traverse"]
+  if (isDirty() && event.cancelable) {
+    event.preventDefault()
+    const { key, url } = event.destination
+    return leave(() => (isTraversal ? navigation.traverseTo(key) : (location.hash = new URL(url).hash)))
+  }
+  // The browser restores the position after the handler has ended.
+  return event.intercept({ focusReset: "manual", handler: () => open({ left, isBack: isTraversal }) })
+}
+
+/** Follow the address where there is no Navigation API. */
+async function onHashChange() {
+  const wanted = location.hash
+  if (wanted === shownHash) return
+  const left = shownHash
+  if (!isDirty()) return open({ left })
+  history.replaceState(null, "", left)
+  await leave(() => {
+    history.pushState(null, "", wanted)
+    return open({ left })
+  })
+}
+
+/** Ask whether what was typed may be lost, and go. @param {() => unknown} go */
+async function leave(go) {
+  if (isAsking) return
+  isAsking = true
+  mayLeave = await askToLeave().finally(() => (isAsking = false))
+  if (mayLeave) go()
+}
+
+/** Protect what is typed in the form of a dialog. @param {{ isDirty: boolean } | null} form */
+export function protect(form) {
+  pending = form
+}
+
+/** Return the address of a view. @param {string} path as in the API @param {URLSearchParams} [state] */
+export function address(path, state = new URLSearchParams()) {
+  const query = state.toString().replaceAll("%5B", "[").replaceAll("%5D", "]").replaceAll("%2C", ",")
+  return `#${path}${query ? "?" : ""}${query}`
+}
+
+/** Go to a view. @param {string} path @param {URLSearchParams} [state] */
+export function navigate(path, state) {
+  const target = address(path, state)
+  if (target === location.hash) refresh()
+  else location.hash = target
+}
+
+/** Read the view again, if nothing was typed in it. */
+export async function refresh() {
+  if (!view) return open()
+  if (!view.isDirty) await view.load()
+}
+
+/** Show what could not be read before. */
+export const recover = () => (view || isLoading ? undefined : open())
+
+/** Return the path of the view, such as `/persons/1`. */
+export const currentPath = () => location.hash.slice(1).split("?")[0]
+
+/** Tell the view what others have changed. @param {Change[]} changes */
+export function tell(changes) {
+  if (isLoading) early.push(...changes)
+  else view?.update(changes)
+}
+
+/** Give the view what was pasted. @param {string} text */
+export const paste = (text) => view?.paste?.(text)
+
+/** Show the view of the address. @param {{ left?: string, isBack?: boolean }} [from] left: the address before */
+export async function open({ left, isBack = false } = {}) {
+  closeDialogs()
+  loading.abort()
+  loading = new AbortController()
+  const { signal } = loading
+  const main = byId("main")
+  isLoading = true
+  early = []
+  mayLeave = false
+  shownHash = location.hash
+  main.setAttribute("aria-busy", "true")
+  let content
+  try {
+    const query = new URLSearchParams(location.hash.split("?")[1])
+    const next = await createView(currentPath(), query, signal)
+    await next.load()
+    if (signal.aborted) return
+    view = next
+    content = next.element
+  } catch (error) {
+    if (signal.aborted) return
+    view = null
+    content = failed(/** @type {Error} */ (error))
+  }
+  isLoading = false
+  main.removeAttribute("aria-busy")
+  main.replaceChildren(content)
+  document.title = `${view?.title ?? texts.notFound} – ${byId("title").textContent}`
+  markType()
+  if (early.length > 0) view?.update(early)
+  if (left === undefined) return
+  const origin = isBack && [...main.querySelectorAll("a")].find((link) => link.hash === left)
+  if (origin) return origin.focus({ preventScroll: true })
+  main.querySelector("h1")?.focus()
+  if (!isBack) window.scrollTo(0, 0)
+}
+
+/** Return what is shown in place of a view that cannot be read. @param {Error} error */
+function failed(error) {
+  const isMissing = error instanceof Failure && error.status === 404
+  return h(
+    "section",
+    { class: "blank", role: "alert" },
+    h("h1", { tabindex: "-1" }, isMissing ? texts.notFound : texts.failed),
+    h("p", {}, isMissing ? texts.notFoundHelp : error.message),
+    isMissing ? null : button(texts.tryAgain, () => open(), { class: "primary" }),
+  )
+}
+
+/** Mark the type that is shown among all. */
+export function markType() {
+  const links = byId("types").querySelectorAll("a")
+  const collection = currentPath().split("/")[1] ?? links[0]?.hash.slice(2)
+  for (const link of links) {
+    if (link.hash === `#/${collection}`) link.setAttribute("aria-current", "page")
+    else link.removeAttribute("aria-current")
+  }
+}

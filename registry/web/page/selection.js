@@ -1,0 +1,193 @@
+/** The rows that are selected in a table, and what can be done to all of them. */
+
+import { api, loaded } from "./api.js"
+import { announce, openDialog } from "./dialogs.js"
+import { button, grid, h, show } from "./dom.js"
+import { refresh } from "./router.js"
+import { texts } from "./texts.js"
+import { links, mayLink, nameOf } from "./types.js"
+
+/** @import { Query, Resource } from "./api.js" */
+/** @import { Failures } from "./operations.js" */
+/** @import { Column, Table } from "./table.js" */
+/** @import { Type } from "./types.js" */
+
+/** Resources that are selected at once; beyond it, that is the work of an import. */
+const MAX_SELECTED = 10_000
+const PAGE_SIZE = "1000"
+const MAX_TOLD = 100
+const FIND_BATCH = 100
+
+export class Selection {
+  /** @type {Set<string>} */
+  #ids = new Set()
+  /** @type {Failures} */
+  #failures = new Map()
+  /** The box that was used last. @type {HTMLInputElement | null} */
+  #anchor = null
+  #all = h("input", { type: "checkbox", "aria-label": texts.selectAll, change: () => this.#selectShown() })
+  element = h("div", { class: "selection", role: "group", "aria-label": texts.selection, hidden: true })
+
+  /** @param {Type} type @param {string} path of the collection @param {Query} filters those in force */
+  constructor(type, path, filters) {
+    this.type = type
+    this.path = path
+    this.filters = filters
+    /** How many resources match; unknown until they are counted. */
+    this.total = 0
+    /** @type {Table | null} */
+    this.table = null
+  }
+
+  /** The column with the boxes. @returns {Column} */
+  get column() {
+    const cell = (/** @type {Resource} */ resource) => {
+      const name = texts.select(nameOf(this.type, resource))
+      const keydown = (/** @type {KeyboardEvent} */ event) => {
+        if (event.key === " " && event.shiftKey) this.#extend(event)
+      }
+      const click = (/** @type {MouseEvent} */ event) =>
+        event.shiftKey && event.detail > 0 ? this.#extend(event) : this.#toggle(event)
+      return h("input", { type: "checkbox", "aria-label": name, value: resource.id, click, keydown })
+    }
+    return { name: "", label: "", kind: "select", cell }
+  }
+
+  /** The heading of the column with the boxes. */
+  head = () => h("th", { role: "columnheader", scope: "col", class: "select" }, this.#all)
+
+  get #boxes() {
+    const boxes = /** @type {NodeListOf<HTMLInputElement>} */ (
+      this.table?.element.querySelectorAll("tbody input") ?? []
+    )
+    return [...boxes].filter((box) => !box.disabled)
+  }
+
+  /** @param {Event} event */
+  #toggle(event) {
+    const box = /** @type {HTMLInputElement} */ (event.target)
+    this.#set([box], box.checked)
+    this.#anchor = box
+  }
+
+  /** @param {Event} event that has selected, or ended, a range since the box that was used last */
+  #extend(event) {
+    const box = /** @type {HTMLInputElement} */ (event.target)
+    const [boxes, isByKey] = [this.#boxes, event.type === "keydown"]
+    if (isByKey) event.preventDefault()
+    const isChecked = isByKey ? !box.checked : box.checked
+    const start = this.#anchor ? boxes.indexOf(this.#anchor) : -1
+    const [from, to] = [start < 0 ? boxes.indexOf(box) : start, boxes.indexOf(box)].sort((one, two) => one - two)
+    this.#set(boxes.slice(from, to + 1), isChecked)
+    this.#anchor = box
+  }
+
+  /** @param {HTMLInputElement[]} boxes @param {boolean} isChecked */
+  #set(boxes, isChecked) {
+    for (const { value } of boxes) isChecked ? this.#ids.add(value) : this.#ids.delete(value)
+    this.render()
+  }
+
+  #selectShown() {
+    this.#set(this.#boxes, this.#all.checked)
+  }
+
+  /** Show what is selected, and what can be done to it. */
+  render() {
+    const [{ type }, count, boxes] = [this, this.#ids.size, this.#boxes]
+    for (const box of boxes) {
+      box.checked = this.#ids.has(box.value)
+      const [row, reason] = [box.closest("tr"), this.#failures.get(box.value)]
+      row?.classList.toggle("selected", box.checked)
+      row?.querySelector(".reason")?.remove()
+      if (reason && box.checked) row?.querySelector(".name")?.append(h("small", { class: "reason" }, reason))
+    }
+    const chosen = boxes.filter((box) => box.checked).length
+    this.#all.checked = chosen > 0 && chosen === boxes.length
+    this.#all.indeterminate = chosen > 0 && chosen < boxes.length
+    this.element.hidden = count === 0
+    const linkable = links(type, false).filter((link) => mayLink(type, link))
+    const isSole = linkable.length === 1
+    const hasMore = this.total > count && this.total <= MAX_SELECTED
+    show(
+      this.element,
+      h("strong", { role: "status" }, texts.selected(count)),
+      hasMore && button(texts.selectMatching(this.total), () => this.#selectMatching(), { class: "quiet" }),
+      ...linkable.flatMap((link) => [
+        button(isSole ? texts.assignAll : texts.assignLink(link.label), () => this.#act((bulk, ids) => bulk.assign(type, ids, link))),
+        button(isSole ? texts.unassign : texts.unassignLink(link.label), () => this.#act((bulk, ids) => bulk.unassign(type, ids, link))),
+      ]),
+      button(texts.setAttribute, () => this.#act((bulk, ids) => bulk.setAttribute(type, ids))),
+      button(texts.delete, () => this.#act((bulk, ids) => bulk.remove(type, ids)), { class: "danger" }),
+      button(texts.selectNone, () => this.#clear(), { class: "quiet" }),
+    )
+  }
+
+  #clear() {
+    this.#ids.clear()
+    this.render()
+  }
+
+  /** Select all resources that the filters match. */
+  async #selectMatching() {
+    /** @type {Query} */
+    let page = {}
+    do {
+      const query = { ...this.filters, [`fields[${this.type.name}]`]: "", "page[size]": PAGE_SIZE, ...page }
+      const { document } = await api.get(this.path, query)
+      for (const { id } of document.data) this.#ids.add(id)
+      page = document.meta.page.after ? { "page[after]": document.meta.page.after } : {}
+    } while (page["page[after]"] && this.#ids.size < MAX_SELECTED)
+    this.render()
+  }
+
+  /**
+   * Select the resources that have these names, and tell which names nobody has.
+   * @param {string} text with a name in each line
+   */
+  async paste(text) {
+    const { display, path, name: type } = this.type
+    const lines = text.split(/\r?\n/).map((line) => line.split("\t")[0].trim())
+    const names = [...new Set(lines.filter(Boolean))].slice(0, MAX_SELECTED)
+    if (!display || names.length < 2) return
+    /** @type {Set<string>} */
+    const known = new Set()
+    for (let start = 0; start < names.length; start += FIND_BATCH) {
+      const part = names.slice(start, start + FIND_BATCH)
+      const filter = JSON.stringify([{ name: display.name, op: "in", val: part }])
+      const query = { filter, [`fields[${type}]`]: display.name, "page[size]": PAGE_SIZE }
+      const { document } = await api.get(path, query)
+      for (const resource of /** @type {Resource[]} */ (document.data)) {
+        this.#ids.add(resource.id)
+        known.add(resource.attributes[display.name])
+      }
+    }
+    this.render()
+    const unknown = names.filter((name) => !known.has(name))
+    const told = unknown.slice(0, MAX_TOLD).join(", ")
+    announce(unknown.length > 0 ? texts.pastedUnknown(told) : texts.pasted, { isError: unknown.length > 0 })
+  }
+
+  /**
+   * Do something to all that is selected, and keep what failed.
+   * @param {(actions: typeof import("./bulk.js"), ids: string[]) => Promise<Failures | null>} action
+   */
+  async #act(action) {
+    const failures = await action(await loaded(import("./bulk.js")), [...this.#ids])
+    if (failures) await this.#keep(failures)
+  }
+
+  /** Keep selected what failed, and show why. @param {Failures} failures */
+  async #keep(failures) {
+    this.#ids = new Set(failures.keys())
+    this.#failures = failures
+    this.render()
+    if (failures.size > 0) {
+      const names = new Map(this.table?.resources.map((resource) => [resource.id, nameOf(this.type, resource)]))
+      const named = [...failures].slice(0, MAX_TOLD)
+      const rows = named.map(([id, reason]) => [names.get(id) ?? texts.numbered(this.type.label, id), reason])
+      openDialog(texts.failedTitle(texts.counted(failures.size, this.type.label, this.type.plural)), [grid([this.type.label, texts.error], rows)])
+    }
+    await refresh()
+  }
+}

@@ -25,11 +25,11 @@ class Event:
 
 
 class Stream:
-    """The events of a response. position: the last id. comments: how many it had."""
+    """The events of a response. position: the last id."""
 
     def __init__(self, response: ClientResponse) -> None:
         self.response = response
-        self.position, self.comments = "", 0
+        self.position = ""
 
     async def next(self) -> Event:
         """Return the next event. Raises EOFError at the end."""
@@ -45,7 +45,6 @@ class Stream:
                     )
                     self.position = event.id or self.position
                     return event
-                self.comments += line.startswith(":")
                 if name:
                     fields[name] = value.removeprefix(" ")
         raise EOFError
@@ -76,6 +75,5 @@ async def following(
         assert response.status == 200, await response.text()
         assert response.headers["Content-Type"] == "text/event-stream"
         stream = Stream(response)
-        if after is None and "page" not in query:
-            assert (await stream.next()).name == "position"
+        assert (await stream.next()).name == "position"
         yield stream

@@ -16,9 +16,9 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, takewhile
 from time import monotonic
-from typing import NamedTuple, cast
+from typing import cast
 
 from aiohttp import web
 
@@ -27,7 +27,6 @@ from registry.http.request_ids import request_id
 from registry.http.sending import write_parts
 from registry.jsonapi.change_events import (
     BEGINNING,
-    COMMENT,
     Audience,
     encode_commit,
     encode_end,
@@ -48,9 +47,9 @@ _RETRY_SECONDS = 0.5
 _TICK_SECONDS = 0.75
 """Interval at which access tokens are verified and quiet connections found."""
 
-_COMMENT_SECONDS, _POSITION_SECONDS = 15.0, 60.0
-"""Seconds without data before a comment is sent, and without an event before the position is sent,
-where the client continues when it reconnects."""
+_QUIET_SECONDS = 15.0
+"""Seconds without events before the position is sent, where the client continues when it
+reconnects; that also keeps proxies from closing the connection."""
 
 _MAX_CHANGES = 10_000
 """Changes that are kept, for followers that reconnect or are slow."""
@@ -68,44 +67,43 @@ _MAX_FOLLOWERS_PER_ITERATION = 50
 _log = logging.getLogger("registry")
 
 
-@dataclass(eq=False, slots=True)
-class _Follower:
+class Follower:
     """A client that follows the feed.
 
-    position: it has the commits up to there. token: None if it needs none. reads: of the feed when
-    it began. sent_at, event_at: when something, and an event, was sent last. reason: why it is
-    ended, if the client needs to know.
+    position: it has the commits up to there. token: None if it needs none. sent_at: when something
+    was sent last. reason: why it is ended, if the client needs to know. backlog: open, for changes
+    older than the recent ones, if there are any. slot: of the backlog.
     """
 
-    response: web.StreamResponse
-    transport: asyncio.WriteTransport
-    audience: Audience
     position: FeedPosition
-    token: str | None
-    reads: int
-    sent_at: float = field(default_factory=monotonic)
-    event_at: float = field(default_factory=monotonic)
-    is_ended: bool = False
+    response: web.StreamResponse
     reason: RequestError | None = None
-    wake_event: asyncio.Event = field(default_factory=asyncio.Event)
+    is_ended = False
+    transport: asyncio.WriteTransport | None = None
+    backlog: ChangeFeed | None = None
+    slot: AsyncExitStack
+
+    def __init__(self, audience: Audience, token: str | None) -> None:
+        self.audience = audience
+        self.token = token
+        self.sent_at = monotonic()
+        self.wake_event = asyncio.Event()
 
     @property
     def is_quiet(self) -> bool:
-        """Whether a comment or the position is to be sent."""
-        return monotonic() - self.sent_at >= _COMMENT_SECONDS
+        """Whether the position is to be sent."""
+        return monotonic() - self.sent_at >= _QUIET_SECONDS
 
-    async def send(self, events: bytes, *, is_comment: bool = False) -> None:
-        """Send events, or a comment, as fast as the client reads them."""
+    async def send(self, events: bytes) -> None:
+        """Send events as fast as the client reads them."""
         await write_parts(self.response.write, events, _MAX_PART)
         self.sent_at = monotonic()
-        if not is_comment:
-            self.event_at = self.sent_at
 
     def end(self, reason: RequestError | None = None) -> None:
         """End its response; reset its connection if the client has not read what was sent."""
         self.is_ended, self.reason = True, reason
         self.wake_event.set()
-        if self.transport.get_write_buffer_size():
+        if self.transport is not None and self.transport.get_write_buffer_size():
             self.transport.abort()
 
 
@@ -128,16 +126,41 @@ class _Batch:
         return _Batch([commit for commit in self.commits if commit.is_after(position)])
 
 
-class Subscription(NamedTuple):
-    """Where a follower begins. is_new: whether that is the present, which it does not know yet.
+class _Recent:
+    """The last batches of the feed: all changes after `start`. end: the number of the next batch.
 
-    backlog: open, for changes older than those that are kept, if there are any. slot: of it.
+    position: up to where the feed was read. present_at: when the last read began that found no
+    further changes.
     """
 
-    position: FeedPosition
-    is_new: bool
-    backlog: ChangeFeed | None
-    slot: AsyncExitStack
+    def __init__(self, feed: ChangeFeed) -> None:
+        self.start = feed.start
+        self.end = 0
+        self.position = feed.position
+        self.present_at = 0.0
+        self.batches = deque[_Batch]()
+        self._size = 0
+
+    def append(self, batch: _Batch) -> None:
+        """Keep a batch, in place of the oldest ones."""
+        self.batches.append(batch)
+        self._size += batch.size
+        self.end += 1
+        while self._size > _MAX_CHANGES and len(self.batches) > 1:
+            dropped = self.batches.popleft()
+            self._size -= dropped.size
+            self.start = dropped.commits[-1]
+
+    def first_after(self, position: FeedPosition) -> int:
+        """Return the number of the first batch with commits after a position."""
+        newest = reversed(self.batches)
+        return self.end - sum(
+            1 for _ in takewhile(lambda b: b.commits[-1].is_after(position), newest)
+        )
+
+    def batch(self, number: int) -> _Batch:
+        """Return a batch that is kept."""
+        return self.batches[number - self.end]
 
 
 class Followers:
@@ -148,80 +171,57 @@ class Followers:
     ) -> None:
         self._repository = repository
         self._check_token = check_token
-        self._followers: set[_Follower] = set()
-        self._count = 0
-        self._feed: ChangeFeed | None = None
+        self._followers: set[Follower] = set()
+        self._recent: _Recent | None = None  # while the feed is read
         self._starting = asyncio.Lock()
-        self._running: asyncio.Task[None] | None = None
+        self._reading: asyncio.Task[None] | None = None
         self._is_stopping = False
-        self._batches = deque[_Batch]()  # all changes after `_start`
-        self._size = 0  # the number of changes in them
-        self._end = 0  # the number of the next batch
-        self._start: Commit
-        self._position: FeedPosition  # what follows has not been read
-        self._reads = 0  # that have reached the present
 
     @asynccontextmanager
-    async def subscription(
-        self, after: FeedPosition | None, client: str
-    ) -> AsyncIterator[Subscription]:
-        """Keep the change stream open for a follower, which `follow` may serve.
+    async def joined(
+        self, after: FeedPosition | None, audience: Audience, token: str | None, client: str
+    ) -> AsyncIterator[Follower]:
+        """Yield a new follower, for which the feed is read until the end of the context.
 
         after: None for the present. client: its network. Raises PositionExpired, InvalidPosition,
         Overloaded, Unavailable, ServiceStopping, or InternalError if MongoDB refuses change
         streams.
         """
-        self._count += 1
+        follower = Follower(audience, token)
+        self._followers.add(follower)
         try:
-            async with self._starting:
-                if self._feed is None:
-                    await self._start_feed()
-            position = await self._repository.checked_position(after)
-            async with AsyncExitStack() as slot:
-                backlog = None
-                if self._start.is_after(position):
+            async with AsyncExitStack() as follower.slot:
+                recent = await self._start()
+                follower.position = await self._repository.checked_position(after)
+                if recent.start.is_after(follower.position):
                     catch_ups = self._repository.bulkheads.catch_ups
-                    await slot.enter_async_context(catch_ups.slot(client))
-                    backlog = await self._repository.changes(position)
-                    slot.push_async_callback(backlog.close)
-                yield Subscription(position, after is None, backlog, slot)
+                    await follower.slot.enter_async_context(catch_ups.slot(client))
+                    follower.backlog = await self._repository.changes(follower.position)
+                    follower.slot.push_async_callback(follower.backlog.close)
+                yield follower
         finally:
-            self._count -= 1
+            self._followers.discard(follower)
 
-    async def follow(
-        self,
-        request: web.Request,
-        response: web.StreamResponse,
-        audience: Audience,
-        subscription: Subscription,
-        token: str | None,
+    async def send_events(
+        self, follower: Follower, request: web.Request, response: web.StreamResponse
     ) -> None:
         """Send events until the client disconnects, loses access or reads too slowly.
 
         response: prepared, to be ended by the caller.
         """
-        if request.transport is None or self._feed is None or self._is_stopping:
+        if request.transport is None or self._recent is None:
             return  # the client has disconnected, or may connect again
         # A cast, as the transports of uvloop are not instances of those of asyncio.
-        transport = cast(asyncio.WriteTransport, request.transport)
-        follower = _Follower(
-            response, transport, audience, subscription.position, token, self._reads
-        )
-        beginning = BEGINNING
-        if subscription.is_new:
-            beginning += self._position_event(follower.position)
-        self._followers.add(follower)
-        try:
-            await follower.send(beginning)
-            if subscription.backlog is not None:
-                await self._catch_up(follower, subscription.backlog)
-                await subscription.slot.aclose()
-            await self._send_kept(follower)
-            if follower.reason is not None:
-                document = encode_errors(follower.reason.errors, request_id(request))
-                await follower.send(encode_end(document))
-        finally:
-            self._followers.discard(follower)
+        follower.transport = cast(asyncio.WriteTransport, request.transport)
+        follower.response = response
+        await follower.send(BEGINNING + self._position_event(follower))
+        if follower.backlog is not None:
+            await self._catch_up(follower, follower.backlog, self._recent)
+            await follower.slot.aclose()
+        await self._send_recent(follower, self._recent)
+        if follower.reason is not None:
+            document = encode_errors(follower.reason.errors, request_id(request))
+            await follower.send(encode_end(document))
 
     async def close(self) -> None:
         """End all followers, and wait until the change stream is closed."""
@@ -232,28 +232,30 @@ class Followers:
 
     async def _ended(self) -> None:
         """Wait until the last change stream is closed."""
-        if self._running is not None:
-            await asyncio.wait([self._running])
+        if self._reading is not None:
+            await asyncio.wait([self._reading])
 
-    async def _start_feed(self) -> None:
-        await self._ended()
-        feed = await self._repository.recent_changes()
-        if self._is_stopping:
-            await feed.close()
-            raise ServiceStopping
-        self._batches.clear()
-        self._size = 0
-        self._feed, self._start, self._position = feed, feed.start, feed.position
-        self._running = asyncio.create_task(self._run(feed))
+    async def _start(self) -> _Recent:
+        """Return the recent changes; begin to read the feed unless it is read."""
+        async with self._starting:
+            if self._recent is None:
+                await self._ended()
+                feed = await self._repository.recent_changes()
+                if self._is_stopping:
+                    await feed.close()
+                    raise ServiceStopping
+                self._recent = _Recent(feed)
+                self._reading = asyncio.create_task(self._read(feed, self._recent))
+            return self._recent
 
-    async def _run(self, feed: ChangeFeed) -> None:
+    async def _read(self, feed: ChangeFeed, recent: _Recent) -> None:
         """Read changes while there are followers."""
         maintaining = asyncio.create_task(self._maintain_connections())
         reason: RequestError | None = None
         try:
-            while self._count and not self._is_stopping:
+            while self._followers and not self._is_stopping:
                 try:
-                    await self._read_next(feed)
+                    await self._read_next(feed, recent)
                 except Unavailable:
                     await asyncio.sleep(_RETRY_SECONDS)
         except RequestError as error:
@@ -262,58 +264,48 @@ class Followers:
             _log.exception("The change feed has failed")
             reason = InternalError()
         finally:
-            self._feed = None
+            self._recent = None
             self._end_all(reason)  # if it has failed
             maintaining.cancel()
             await feed.close()
 
-    async def _read_next(self, feed: ChangeFeed) -> None:
+    async def _read_next(self, feed: ChangeFeed, recent: _Recent) -> None:
         """Read the next changes, and let the followers that wait for them send them."""
-        commits = await feed.read()
-        if commits:
+        began = monotonic()
+        if commits := await feed.read():
             batch = _Batch(commits)
             audiences = {follower.audience for follower in self._followers}
             for audience in islice(audiences, _MAX_AUDIENCES):
                 await self._encoded(batch, audience)
-            self._batches.append(batch)
-            self._size += batch.size
-            self._end += 1
-            while self._size > _MAX_CHANGES and len(self._batches) > 1:
-                dropped = self._batches.popleft()
-                self._size -= dropped.size
-                self._start = dropped.commits[-1]
-        self._position = feed.position
-        self._reads += not feed.has_more
+            recent.append(batch)
+        recent.position = feed.position
         if commits:
             await _wake(self._followers)
         if not feed.has_more:
+            recent.present_at = began
             await asyncio.sleep(_PAUSE_SECONDS)
 
-    async def _send_kept(self, follower: _Follower) -> None:
+    async def _send_recent(self, follower: Follower, recent: _Recent) -> None:
         """Send what is kept and what comes, until the follower is ended or falls behind."""
-        behind = sum(batch.commits[-1].is_after(follower.position) for batch in self._batches)
-        number = self._end - behind
-        while not follower.is_ended and not self._start.is_after(follower.position):
-            if number < self._end:
-                batch = self._batches[number - self._end].after(follower.position)
+        number = recent.first_after(follower.position)
+        while not follower.is_ended and not recent.start.is_after(follower.position):
+            if number < recent.end:
+                batch = recent.batch(number).after(follower.position)
                 number += 1
                 if batch.commits:
                     follower.position = batch.commits[-1].token
                     await self._send(follower, batch)
             elif follower.is_quiet:
-                if self._reads > follower.reads + 1:  # one has begun, and ended, since it joined
-                    follower.position = self._position
-                if monotonic() - follower.event_at < _POSITION_SECONDS:
-                    await follower.send(COMMENT, is_comment=True)
-                else:
-                    await follower.send(self._position_event(follower.position))
+                if recent.present_at > follower.sent_at:  # else it may begin at a later position
+                    follower.position = recent.position
+                await follower.send(self._position_event(follower))
             else:
                 await follower.wake_event.wait()
                 follower.wake_event.clear()
 
-    async def _catch_up(self, follower: _Follower, feed: ChangeFeed) -> None:
+    async def _catch_up(self, follower: Follower, feed: ChangeFeed, recent: _Recent) -> None:
         """Send changes older than those that are kept."""
-        while not follower.is_ended and self._start.is_after(follower.position):
+        while not follower.is_ended and recent.start.is_after(follower.position):
             try:
                 batch = _Batch(await feed.read())
             except Unavailable:
@@ -324,7 +316,7 @@ class Followers:
                 follower.position = feed.position
                 await self._send(follower, batch)
 
-    async def _send(self, follower: _Follower, batch: _Batch) -> None:
+    async def _send(self, follower: Follower, batch: _Batch) -> None:
         if events := await self._encoded(batch, follower.audience):
             await follower.send(events)
 
@@ -371,11 +363,11 @@ class Followers:
         for follower in list(self._followers):
             follower.end(reason)
 
-    def _position_event(self, position: FeedPosition) -> bytes:
-        return encode_position(self._repository.positions.encode(position))
+    def _position_event(self, follower: Follower) -> bytes:
+        return encode_position(self._repository.positions.encode(follower.position))
 
 
-async def _wake(followers: Iterable[_Follower]) -> None:
+async def _wake(followers: Iterable[Follower]) -> None:
     """Wake followers; the event loop serves others in between."""
     for number, follower in enumerate(list(followers), 1):
         follower.wake_event.set()

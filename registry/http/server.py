@@ -24,9 +24,9 @@ _CANCEL_SECONDS = 1.0
 
 _ACCEPT_SECONDS = 1.0
 
-_BACKLOG = 128
-"""Connections that the kernel establishes before the event loop accepts them. With 2,048, some
-clients under overload wait for five seconds after they have connected."""
+_BACKLOG = 1_024
+"""Connections that the kernel establishes before the event loop accepts them: as many as followers
+that connect again at once. With 2,048, some clients under overload wait for five seconds."""
 
 _READ_BUFFER = 2**16
 """Reading pauses when more than twice as many bytes of a body wait. As the event loop reads up to

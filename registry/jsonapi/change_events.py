@@ -17,9 +17,6 @@ from registry.model.resource_type import ResourceType
 BEGINNING = b"retry: 2000\n\n"
 """Sent first: the milliseconds after which browsers connect again."""
 
-COMMENT = b":\n\n"
-"""Keeps proxies from closing a connection without changes."""
-
 
 @dataclass(frozen=True, slots=True)
 class ChangedRecord:

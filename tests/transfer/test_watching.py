@@ -172,7 +172,7 @@ async def test_a_watch_continues_when_the_service_ends_the_connection(api: Api) 
     feed = api.client.app[FOLLOWERS]
     async with watching(api, inbox.deliver, None, "computer"):
         for serial in serials_of(5):
-            await wait_for(lambda: feed._followers)
+            await wait_for(lambda: any(follower.transport for follower in feed._followers))
             await api.person()
             await api.computer(serial)
             await inbox.wait(partial(inbox.has, serial))

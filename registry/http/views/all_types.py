@@ -89,9 +89,9 @@ class FeedView(DocumentView):
             return response
         followers, audience = self.app[FOLLOWERS], Audience(types, readable)
         token = bearer_token(self.request) if PRINCIPAL in self.request else None
-        async with followers.subscription(after, self.client) as subscription:
+        async with followers.joined(after, audience, token, self.client) as follower:
             await response.prepare(self.request)
-            await followers.follow(self.request, response, audience, subscription, token)
+            await followers.send_events(follower, self.request, response)
         await response.write_eof()
         return response
 

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from itertools import groupby
+from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -28,7 +28,6 @@ from registry.model.graph import Graph
 from registry.model.implicit_attributes import UPDATED_AT, UPDATED_BY
 from registry.model.record import LAST_WRITE, Record
 from registry.model.resource_type import ResourceType
-from registry.offloading import in_chunks
 from registry.storage.mongo.mongo_client import Database, reason_of
 from registry.storage.mongo.positions import FeedPosition
 from registry.storage.records import Stage
@@ -100,14 +99,7 @@ class ChangeFeed:
 
     async def read(self) -> list[Commit]:
         """Return the commits that have followed, of about 1,000 events; empty if there is none."""
-        events, token = await self._run(self._read)
-        self.has_more = token is None
-        events = self._pending + events
-        last = events[-1]["clusterTime"] if events and self.has_more else None
-        complete = [event for event in events if event["clusterTime"] != last]
-        self._pending = events[len(complete) :]
-        commits = await self._commits(complete)
-        self.position = token or (commits[-1].token if commits else self.position)
+        commits, self._pending, self.position, self.has_more = await self._run(self._read)
         return [commit for commit in commits if commit.changes]
 
     async def close(self) -> None:
@@ -149,15 +141,16 @@ class ChangeFeed:
                 )
         return self._stream
 
-    def _read(self) -> tuple[list[Record], str | None]:
-        """Return the next events, and the token after them if there are no others so far."""
-        stream, events = self._open(), list[Record]()
-        while len(events) < _MAX_EVENTS:
-            event = stream.try_next()
-            if event is None:
-                return events, _token(stream.resume_token)
-            events.append(event)
-        return events, None
+    def _read(self) -> tuple[list[Commit], list[Record], FeedPosition, bool]:
+        """Return commits, events of a further one, the position after them, and `has_more`."""
+        stream = self._open()
+        events = list(islice(iter(stream.try_next, None), _MAX_EVENTS))
+        groups = [list(group) for _, group in groupby(self._pending + events, _CLUSTER_TIME)]
+        has_more = len(events) == _MAX_EVENTS
+        pending = groups.pop() if has_more else []
+        commits = [self._commit(group) for group in groups]
+        position = commits[-1].token if commits else self.position
+        return commits, pending, position if has_more else _token(stream.resume_token), has_more
 
     def _close(self) -> None:
         stream, self._stream = self._stream, None
@@ -165,17 +158,11 @@ class ChangeFeed:
             with suppress(PyMongoError):  # MongoDB closes cursors that are not used for a while
                 stream.close()
 
-    async def _commits(self, events: Sequence[Record]) -> list[Commit]:
-        """Return the commits of events, of which none is incomplete."""
-        commits: list[Commit] = []
-        async for some in in_chunks(events):
-            for time, group in groupby(some, _CLUSTER_TIME):
-                of_commit = list(group)
-                changes = [change for event in of_commit if (change := self._change(event))]
-                if commits and commits[-1].time == time:  # of the chunk before
-                    changes = [*commits.pop().changes, *changes]
-                commits.append(Commit(time, _token(of_commit[-1]["_id"]), changes))
-        return commits
+    def _commit(self, events: Sequence[Record]) -> Commit:
+        """Return the commit of all its events."""
+        last, changes = events[-1], map(self._change, events)
+        shown = [change for change in changes if change is not None]
+        return Commit(last["clusterTime"], _token(last["_id"]), shown)
 
     def _change(self, event: Record) -> ChangedRecord | None:
         """Return the change of a resource in an event; None if there is none."""

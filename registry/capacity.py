@@ -121,6 +121,12 @@ class Capacity:
     queue_length: the requests that wait for each limit; others are refused at once.
     queue_seconds, query_seconds: the limits of a wait and of a query. response_seconds: the time
     until a response begins.
+    token_seconds: how long the lookup of an access token counts, from when it was sent: a
+    revocation takes effect within a second, also in a process that cannot reach the database any
+    more. known_tokens: those in memory; when there are more, all are forgotten.
+    small_collection: records whose indexes are built in less than a second, before the service is
+    ready. index_retry_seconds: the pause after a build that has failed; queries are slower until
+    one succeeds.
     """
 
     small_requests: int
@@ -133,6 +139,10 @@ class Capacity:
     queue_seconds: float
     query_seconds: float
     response_seconds: float
+    token_seconds: float = 0.9
+    known_tokens: int = 10_000
+    small_collection: int = 10_000
+    index_retry_seconds: float = 30.0
 
     @classmethod
     def of(cls, settings: Settings) -> Self:

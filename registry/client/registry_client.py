@@ -31,11 +31,8 @@ from registry.client.transport import (
 Names: TypeAlias = str | Iterable[str]
 """Names, or a text in which commas separate them."""
 
-_PAUSE = 1.0
-"""Seconds before changes are followed again, unless the service asks for more."""
-
-_EVENT_BYTES, _TRANSACTION_BYTES = 2**21, 2**28
-"""The limits of an event of the change feed, and of all events of a transaction."""
+_EVENT_BYTES = 2**21
+"""The limit of an event of the change feed."""
 
 _NONE: Document = {}
 
@@ -49,7 +46,14 @@ class Client(Transport):
     raise RegistryError if the service refuses a request or cannot be reached, and TypeError or
     ValueError for what cannot be sent. Only `changes` waits for a service that is gone, if it has
     responded before.
+
+    pause_seconds: before changes are followed again, unless the service asks for more.
+    transaction_bytes: the limit of all events of a transaction. page_size: of lists.
     """
+
+    pause_seconds: float = 1.0
+    transaction_bytes: int = 2**28
+    page_size: int = protocol.LARGEST_PAGE
 
     def __init__(self, url: str, token: str | None = None) -> None:
         super().__init__(url, token)
@@ -167,10 +171,10 @@ class Client(Transport):
         query = [("filter[type]", _joined(types))] if types else []
         has_responded = False
         while True:
-            pause = _PAUSE
+            pause = self.pause_seconds
             try:
                 async with aclosing(self.download("changes", headers, query)) as pieces:
-                    async for position, changes in _transactions(pieces):
+                    async for position, changes in _transactions(pieces, self.transaction_bytes):
                         has_responded = True
                         yield position, changes
                         headers = {**headers, protocol.LAST_EVENT_ID: position}
@@ -183,7 +187,7 @@ class Client(Transport):
 
     async def pages(self, path: str, query: Parameters) -> AsyncGenerator[Document]:
         """Yield the documents of all pages of a collection."""
-        page = first = [*query, ("page[size]", str(protocol.LARGEST_PAGE))]
+        page = first = [*query, ("page[size]", str(self.page_size))]
         while page:
             document, _ = await self.send(hdrs.METH_GET, path, params=page)
             cursor = member(document, "meta", "page", "after")
@@ -277,7 +281,7 @@ class Client(Transport):
 
 
 async def _transactions(
-    pieces: AsyncIterable[bytes],
+    pieces: AsyncIterable[bytes], limit: int
 ) -> AsyncGenerator[tuple[str, Sequence[bytes]]]:
     """Yield the transactions in server-sent events (WHATWG HTML, 9.2); as `Client.follow`."""
     changes, size, rest = list[bytes](), 0, b""
@@ -291,7 +295,7 @@ async def _transactions(
             if b"id" in fields:
                 yield fields[b"id"].decode(errors="replace"), changes
                 changes, size = [], 0
-        if len(rest) > _EVENT_BYTES or size > _TRANSACTION_BYTES:
+        if len(rest) > _EVENT_BYTES or size > limit:
             raise RegistryError("/changes has a transaction that is too large", 200)
 
 

@@ -27,18 +27,8 @@ Reply: TypeAlias = tuple[Any, Mapping[str, str]]
 
 Parameters: TypeAlias = Sequence[tuple[str, str]]
 
-_TIMEOUT_SECONDS = 30
 _SILENCE_SECONDS = 45
 """How long a stream may be silent: the change feed has a comment every 15 s."""
-
-DELAYS = (0.5, 1.0, 2.0, 4.0, 8.0)
-"""Seconds before a request is repeated: a service that restarts is back within them."""
-
-_MAX_DELAY = 30.0
-"""The longest `Retry-After`, in seconds, that the client waits for."""
-
-_MAX_BYTES = 2**26
-"""Of a document: many times a page of 1,000 resources with what they include."""
 
 
 @dataclass(unsafe_hash=True, slots=True)
@@ -195,8 +185,19 @@ def resource_change(text: bytes, position: str) -> ResourceChange:
 class Transport:
     """Sends requests to the service at a base URL; all methods raise RegistryError.
 
-    A request without a response, or refused for the moment, is repeated for some seconds.
+    A request without a response, or refused for the moment, is repeated for some seconds. Its
+    limits are attributes: subclasses and tests may set others.
+
+    timeout_seconds: how long a request waits for its response. delays: seconds before each
+    repetition; a service that restarts is back within them. max_delay: the longest `Retry-After`
+    that it waits for. max_bytes: of a document, many times a page of 1,000 resources with what they
+    include.
     """
+
+    timeout_seconds: float = 30
+    delays: Sequence[float] = (0.5, 1.0, 2.0, 4.0, 8.0)
+    max_delay: float = 30.0
+    max_bytes: int = 2**26
 
     def __init__(self, url: str, token: str | None = None) -> None:
         self._url = f"{base_url(url)}/"
@@ -222,7 +223,7 @@ class Transport:
         Raises RegistryError, also if the connection ends before the body.
         """
         is_begun = False
-        for delay in (*DELAYS, None):
+        for delay in (*self.delays, None):
             try:
                 async with self._response(hdrs.METH_GET, path, headers, params=query) as response:
                     async for piece in response.content.iter_any():
@@ -233,7 +234,7 @@ class Transport:
                 if is_begun:
                     reason = f"the service ended its response to /{path} early: see its log"
                     raise RegistryError(reason) from None
-                await _wait(error, delay)
+                await self._wait(error, delay)
 
     async def send(
         self,
@@ -249,14 +250,14 @@ class Transport:
         be applied (RFC 7240).
         """
         headers = headers or {}
-        for delay in (*DELAYS, None):
+        for delay in (*self.delays, None):
             try:
                 request = self._response(method, path, headers, json=body, params=params)
                 async with request as response:
-                    document = await _document(path, response)
+                    document = await self._document(path, response)
                 break
             except RegistryError as error:
-                await _wait(error, delay)
+                await self._wait(error, delay)
         applied = response.headers.get(protocol.PREFERENCE_APPLIED, "").split(", ")
         preferred = headers.get(protocol.PREFER)
         if preferred and not {*preferred.split(", ")} <= {*applied}:
@@ -275,7 +276,7 @@ class Transport:
         """
         if self._session is None:
             raise RuntimeError("the client is not open: use it in `async with Client(...) as ...:`")
-        accepted, limit = headers.get(hdrs.ACCEPT), _TIMEOUT_SECONDS
+        accepted, limit = headers.get(hdrs.ACCEPT), self.timeout_seconds
         options |= {
             "headers": {name: value for name, value in headers.items() if value},
             "timeout": ClientTimeout(None if accepted else limit, None, _SILENCE_SECONDS, limit),
@@ -285,29 +286,49 @@ class Transport:
             async with self._session.request(method, path, **options) as response:
                 expected = accepted or protocol.MEDIA_TYPE
                 if response.status != 204 and response.content_type != expected:
-                    await _document(path, response)  # raises the error for a refusal
+                    await self._document(path, response)  # raises the error for a refusal
                     reason = f"not a registry: the response of /{path} is not {expected}"
                     raise RegistryError(reason, response.status)
                 yield response
         except TimeoutError:
-            reason = f"no response from the service within {_TIMEOUT_SECONDS} s"
+            reason = f"no response from the service within {self.timeout_seconds} s"
             raise RegistryError(reason) from None
         except (ClientError, OSError) as error:
             reason, advice = " ".join(str(error).split()), "is it running, is the URL correct?"
             raise RegistryError(f"cannot reach the service ({advice}): {reason}") from None
 
+    async def _wait(self, error: RegistryError, delay: float | None) -> None:
+        """Wait before a request is repeated; raise the error if it is not repeated any more."""
+        after = error.retry_after or 0
+        if delay is None or after > self.max_delay or not is_temporary(error):
+            raise error
+        await asyncio.sleep(max(delay, after))
+
+    async def _document(self, path: str, response: ClientResponse) -> Any:
+        """Return the document of a response, None without one. Raises the error for a refusal."""
+        body, status, document = bytearray(), response.status, None
+        async for chunk in response.content.iter_any():
+            body += chunk
+            if len(body) > self.max_bytes:
+                raise RegistryError(f"/{path} has more than {self.max_bytes >> 20} MiB", status)
+        with suppress(orjson.JSONDecodeError):
+            document = orjson.loads(body)
+        if status // 100 == 2:
+            if status != 204 and not isinstance(document, dict):
+                raise RegistryError(
+                    f"not a registry: the response of /{path} is not a document", status
+                )
+            return document
+        location, code = response.headers.get(hdrs.LOCATION), member(document, "errors", 0, "code")
+        target = location and f"nothing is sent to {location}"
+        detail = member(document, "errors", 0, "detail") or target
+        message = f"/{path} failed with status {status}{f': {detail}' if detail else ''}"
+        raise ERRORS.get(str(code), RegistryError)(message, status, response.headers, document)
+
 
 def is_temporary(error: RegistryError) -> bool:
     """Return whether the service may respond to the same request later."""
     return error.status in {None, 503} and error.code != "disk_full"
-
-
-async def _wait(error: RegistryError, delay: float | None) -> None:
-    """Wait before a request is repeated; raise the error if it is not repeated any more."""
-    after = error.retry_after or 0
-    if delay is None or after > _MAX_DELAY or not is_temporary(error):
-        raise error
-    await asyncio.sleep(max(delay, after))
 
 
 def base_url(text: str) -> str:
@@ -322,25 +343,3 @@ def base_url(text: str) -> str:
 
 # orjson would write null for NaN, and has no integers of more than 64 bits.
 json_text = partial(json.dumps, ensure_ascii=False, allow_nan=False)
-
-
-async def _document(path: str, response: ClientResponse) -> Any:
-    """Return the document of a response, None if it has none. Raises the error for a refusal."""
-    body, status, document = bytearray(), response.status, None
-    async for chunk in response.content.iter_any():
-        body += chunk
-        if len(body) > _MAX_BYTES:
-            raise RegistryError(f"/{path} has more than {_MAX_BYTES >> 20} MiB", status)
-    with suppress(orjson.JSONDecodeError):
-        document = orjson.loads(body)
-    if status // 100 == 2:
-        if status != 204 and not isinstance(document, dict):
-            raise RegistryError(
-                f"not a registry: the response of /{path} is not a document", status
-            )
-        return document
-    location, code = response.headers.get(hdrs.LOCATION), member(document, "errors", 0, "code")
-    target = location and f"nothing is sent to {location}"
-    detail = member(document, "errors", 0, "detail") or target
-    message = f"/{path} failed with status {status}{f': {detail}' if detail else ''}"
-    raise ERRORS.get(str(code), RegistryError)(message, status, response.headers, document)

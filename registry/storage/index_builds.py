@@ -5,6 +5,7 @@ import logging
 
 from pymongo.errors import ConnectionFailure
 
+from registry.capacity import Capacity
 from registry.jsonapi.error_objects import RequestError
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
@@ -14,18 +15,15 @@ from registry.storage.mongo.mongo_client import Database
 
 _log = logging.getLogger("registry")
 
-_MAX_SMALL_RECORDS = 10_000
-"""Records of a small collection, whose indexes are built in less than a second."""
-
-_RETRY_SECONDS = 30.0
-"""The pause after a build that has failed; queries are slower until one succeeds."""
-
 
 class IndexBuilds:
     """Builds missing indexes. unindexed: gets the types whose indexes are not complete yet."""
 
-    def __init__(self, database: Database, graph: Graph, unindexed: set[str]) -> None:
+    def __init__(
+        self, database: Database, graph: Graph, capacity: Capacity, unindexed: set[str]
+    ) -> None:
         self._database = database
+        self._capacity = capacity
         self._graph = graph
         self._unindexed = unindexed
         self._task: asyncio.Task[None] | None = None
@@ -36,7 +34,7 @@ class IndexBuilds:
         large: list[ResourceType] = []
         for resource in self._graph.values():
             count = await self._database[resource.collection].estimated_document_count()
-            if count <= _MAX_SMALL_RECORDS:
+            if count <= self._capacity.small_collection:
                 await build_indexes(self._database, resource)
             else:
                 large.append(resource)
@@ -62,6 +60,7 @@ class IndexBuilds:
 
     async def _build(self, resource: ResourceType) -> None:
         """Build the missing indexes of a type; log errors, and try again after each."""
+        pause = self._capacity.index_retry_seconds
         while True:
             _log.info("Checking the indexes of %s, building missing ones", resource.collection)
             try:
@@ -71,8 +70,8 @@ class IndexBuilds:
                 if not isinstance(error.__cause__, ConnectionFailure):  # then all queries wait
                     text = "Queries stay slower until this succeeds, again in %g s"
                     is_defect = not isinstance(error, RequestError)
-                    _log.error(text, _RETRY_SECONDS, exc_info=error if is_defect else None)
-                await asyncio.sleep(_RETRY_SECONDS)
+                    _log.error(text, pause, exc_info=error if is_defect else None)
+                await asyncio.sleep(pause)
             else:
                 self._unindexed.discard(resource.type)
                 _log.info("The indexes of %s are complete", resource.collection)

@@ -81,7 +81,7 @@ class Repository:
         self._reads = Reads(commands, graph, capacity, self.bulkheads, unindexed)
         self._transactions = Transactions(database, on_failure)
         self._group_commit = GroupCommit(self._transactions, graph)
-        self._index_builds = IndexBuilds(database, graph, unindexed)
+        self._index_builds = IndexBuilds(database, graph, capacity, unindexed)
 
     async def prepare(self) -> None:
         """Create what the other calls need; slow work on large collections follows later.

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from math import inf
 from time import monotonic
 from typing import Any, Self
 
@@ -129,13 +130,6 @@ class Tokens:
         return found is not None
 
 
-_VALID_SECONDS = 0.9
-"""How long a result counts, from when its lookup was sent: a revocation takes effect within a
-second, also in a process that cannot reach the database any more."""
-
-_MAX_KNOWN = 10_000
-"""Tokens in memory; when there are more, all are forgotten."""
-
 _USE_PRECISION = timedelta(hours=1)
 """How old `last_used` becomes before it is written again."""
 
@@ -148,7 +142,7 @@ class TokenLookups:
     """
 
     def __init__(self, database: Database, capacity: Capacity) -> None:
-        self._database = database
+        self._database, self._capacity = database, capacity
         self._commands = ReadCommands(database)
         self._bulkhead = Bulkheads.of(capacity).small_requests
         self._batcher = Batcher(self._find_batch, name="tokens", limits=TOKENS)
@@ -180,7 +174,7 @@ class TokenLookups:
         query = {"_id": {"$in": list(set(digests))}}
         with translated_errors():
             found = await self._commands.run(find_command(COLLECTION, query, PROJECTION))
-        if len(self._known) > _MAX_KNOWN:
+        if len(self._known) > self._capacity.known_tokens:
             self._known.clear()
         records = {record["_id"]: record for record in found.records}
         for digest in digests:
@@ -188,11 +182,12 @@ class TokenLookups:
         results: list[Principal | InvalidToken] = []
         for digest in digests:
             try:
-                principal, seconds = _validated(records.get(digest), now)
+                principal, expires = _validated(records.get(digest), now)
             except InvalidToken as error:
                 results.append(error)
             else:
-                self._known[digest] = principal, sent + min(seconds, _VALID_SECONDS)
+                seconds = min(expires, self._capacity.token_seconds)
+                self._known[digest] = principal, sent + seconds
                 results.append(principal)
         self._note_use([record for digest, record in records.items() if digest in self._known], now)
         return results
@@ -216,7 +211,7 @@ class TokenLookups:
 
 
 def _validated(record: Record | None, now: datetime) -> tuple[Principal, float]:
-    """Return the principal of a stored token, and the seconds until it expires.
+    """Return the principal of a stored token, and the seconds until it expires, perhaps never.
 
     Raises InvalidToken if there is no such token, or if it is not valid any more.
     """
@@ -228,5 +223,5 @@ def _validated(record: Record | None, now: datetime) -> tuple[Principal, float]:
         raise InvalidToken("The access token was revoked.")
     if token.expires is not None and token.expires <= now:
         raise InvalidToken("The access token has expired.")
-    seconds = _VALID_SECONDS if token.expires is None else (token.expires - now).total_seconds()
+    seconds = inf if token.expires is None else (token.expires - now).total_seconds()
     return Principal(token.name, token.scopes), seconds

@@ -18,7 +18,6 @@ from registry.http.app_keys import NOTICE
 from registry.http.request_recorder import Entry
 from registry.offloading import MAX_INLINE_BYTES
 from registry.settings import Settings
-from registry.storage import tokens
 from registry.storage.tokens import TokenLookups, Tokens
 from tests.conftest import LIMITS, Grant, Header, Serve
 from tests.support import (
@@ -286,9 +285,9 @@ async def test_ended_tokens_are_rejected_with_the_reason(api: Api, header: Heade
 
 @pytest.mark.parametrize("field", ["revoked", "expires"])
 async def test_a_token_that_ends_before_the_body_arrives_writes_nothing(
-    field: str, api: Api, header: Header, database: Database, monkeypatch: pytest.MonkeyPatch
+    field: str, serve: Serve, secured: Settings, header: Header, database: Database
 ) -> None:
-    monkeypatch.setattr(tokens, "_VALID_SECONDS", 0)
+    api = await serve(settings=secured, token_seconds=0.0)
 
     async def end_token_and_send() -> AsyncIterator[bytes]:
         await database["tokens"].update_many({}, {"$set": {field: datetime.now(UTC)}})
@@ -302,8 +301,13 @@ async def test_a_token_that_ends_before_the_body_arrives_writes_nothing(
 
 
 async def test_a_token_revoked_while_a_document_waits_writes_nothing(
-    api: Api, header: Header, database: Database, monkeypatch: pytest.MonkeyPatch
+    serve: Serve,
+    secured: Settings,
+    header: Header,
+    database: Database,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    api = await serve(settings=secured, token_seconds=0.0)
     find = TokenLookups.find
 
     async def find_and_revoke(lookups: TokenLookups, digest: bytes) -> Principal:
@@ -311,7 +315,6 @@ async def test_a_token_revoked_while_a_document_waits_writes_nothing(
         await Tokens(database).revoke(principal.name)
         return principal
 
-    monkeypatch.setattr(tokens, "_VALID_SECONDS", 0)
     monkeypatch.setattr(TokenLookups, "find", find_and_revoke)
     body = orjson.dumps({"data": PERSON}).ljust(MAX_INLINE_BYTES + 1)
     fields = {**await header("write"), "Content-Type": MEDIA_TYPE, "Content-Length": len(body)}

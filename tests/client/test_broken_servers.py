@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from registry.client import Client, RegistryError, registry_client, transport
+from registry.client import Client, RegistryError
 
 ENTRY = {"meta": {"collections": {"person": "http://elsewhere.example/a/persons"}}}
 LINKED = {"type": "person", "id": "1", "relationships": {"computers": {"data": 5}}}
@@ -59,9 +59,8 @@ class Script:
 
 
 @pytest.fixture
-async def serve(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Callable[..., Any]]:
+async def serve() -> AsyncIterator[Callable[..., Any]]:
     """Return a function that starts a server with a script, and returns both it and a client."""
-    monkeypatch.setattr(transport, "DELAYS", (0, 0))
     async with AsyncExitStack() as stack:
 
         async def start(*responses: bytes) -> tuple[Script, Client]:
@@ -70,7 +69,9 @@ async def serve(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Callable[..., 
             stack.callback(server.close)
             stack.push_async_callback(script.close)
             host, port = server.sockets[0].getsockname()
-            return script, await stack.enter_async_context(Client(f"http://{host}:{port}"))
+            client = await stack.enter_async_context(Client(f"http://{host}:{port}"))
+            client.delays, client.pause_seconds = (0, 0), 0
+            return script, client
 
         yield start
 
@@ -113,10 +114,10 @@ async def names(registry: Client) -> list[str]:
     ],
 )
 async def test_a_server_of_another_kind_is_reported(
-    responses: list[bytes], message: str, serve: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    responses: list[bytes], message: str, serve: Callable[..., Any]
 ) -> None:
-    monkeypatch.setattr(transport, "_MAX_BYTES", 1_000)
     script, registry = await serve(*responses)
+    registry.max_bytes = 1_000
     with pytest.raises(RegistryError, match=f"^{re.escape(message)}"):
         await names(registry)
     assert len(script.requests) == len(responses)
@@ -136,9 +137,8 @@ async def test_interrupted_and_temporarily_refused_reads_are_repeated(
 
 
 async def test_the_first_request_of_a_client_is_repeated(
-    serve: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    serve: Callable[..., Any],
 ) -> None:
-    monkeypatch.setattr(registry_client, "_PAUSE", 0)
     refused, page = response({}, status=503), response({"data": [PERSON]})
     _, registry = await serve(refused, response(ENTRY), page)
     assert await names(registry) == ["Hopper"]
@@ -157,11 +157,9 @@ async def test_whether_a_name_is_a_relationship_is_asked_once(serve: Callable[..
     assert methods == ["GET", "OPTIONS", "POST", "POST"]
 
 
-async def test_an_unresponsive_server_is_given_up(
-    serve: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(transport, "_TIMEOUT_SECONDS", 0.1)
+async def test_an_unresponsive_server_is_given_up(serve: Callable[..., Any]) -> None:
     _, registry = await serve()
+    registry.timeout_seconds = 0.1
     with pytest.raises(RegistryError, match=r"no response from the service within 0\.1 s"):
         await names(registry)
 
@@ -200,23 +198,22 @@ async def test_an_earlier_version_is_reported(serve: Callable[..., Any]) -> None
     ],
 )
 async def test_changes_of_another_kind_are_reported(
-    events: bytes, message: str, serve: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    events: bytes, message: str, serve: Callable[..., Any]
 ) -> None:
-    monkeypatch.setattr("registry.client.registry_client._TRANSACTION_BYTES", 1_000)
     _, registry = await serve(response(events, FEED))
+    registry.transaction_bytes = 1_000
     with pytest.raises(RegistryError, match=message):
         await anext(registry.changes())
 
 
 async def test_changes_are_followed_again_when_the_service_says(
-    serve: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    serve: Callable[..., Any],
 ) -> None:
-    monkeypatch.setattr("registry.client.registry_client._PAUSE", 0)
-    monkeypatch.setattr(transport, "_MAX_DELAY", 0)
     event = b'id: 1\ndata: {"op": "remove", "ref": {"type": "person", "id": "1"}}\n\n'
     script, registry = await serve(
         response({}, "Retry-After: 1", status=503), response(event, FEED)
     )
+    registry.max_delay = 0
     begun = monotonic()
     assert (await anext(registry.changes())).op == "remove"
     assert monotonic() - begun >= 1

@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from registry import protocol
-from registry.client import Client, Conflict, Gone, RegistryError, Resource, registry_client
+from registry.client import Client, Conflict, Gone, RegistryError, Resource
 from registry.http.followers import FOLLOWERS
 from registry.settings import Settings
 from tests.conftest import Grant, Serve
@@ -124,10 +123,10 @@ async def test_resources_can_be_copied_and_pickled(
     ],
 )
 async def test_a_list_follows_all_pages(
-    query: Any, found: list[str], registry: Client, ada: Resource, monkeypatch: pytest.MonkeyPatch
+    query: Any, found: list[str], registry: Client, ada: Resource
 ) -> None:
     await registry.create("computer", serial="SN-3", owner=None)
-    monkeypatch.setattr(protocol, "LARGEST_PAGE", 1)
+    registry.page_size = 1
     assert await serials(registry, **query) == found
     assert await serials(registry, filter={"owner": ada}) == ["SN-1", "SN-2"]
 
@@ -241,10 +240,8 @@ async def test_operations_are_executed_or_rejected_together(registry: Client) ->
     assert caught.value.pointer == "/atomic:operations/0/data/attributes/serial"
 
 
-async def test_changes_continue_at_each_position(
-    registry: Client, unique_api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(registry_client, "_PAUSE", 0.01)
+async def test_changes_continue_at_each_position(registry: Client, unique_api: Api) -> None:
+    registry.pause_seconds = 0.01
     start = await registry.position()
     add = [
         {"op": "add", "data": {"type": "computer", "attributes": {"serial": letter}}}

@@ -44,18 +44,11 @@ async def are_building(client: Client, count: int) -> bool:
     return len(await client.admin.aggregate(stages).to_list(None)) == count
 
 
-@pytest.fixture
-def everything_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What takes long with many records is done in the background with few, too."""
-    monkeypatch.setattr(index_builds, "_MAX_SMALL_RECORDS", 1)
-
-
-@pytest.mark.usefixtures("everything_is_large")
 async def test_a_large_collection_is_completed_while_the_service_is_ready(
     database: Database, serve: Serve
 ) -> None:
     await fill(database, 20)
-    api = await serve(catch_up=False)
+    api = await serve(catch_up=False, small_collection=1)
     assert (await api.get("/persons/1")).status == 200
     assert (await api.get("/persons?filter[last_name]=Hopper 7")).ids == ["7"]
     assert (await api.get("/persons?filter[full_name]=Grace Hopper 7")).ids == ["7"]
@@ -65,7 +58,6 @@ async def test_a_large_collection_is_completed_while_the_service_is_ready(
     assert await database.persons.count_documents({"full_name": None}) == 0
 
 
-@pytest.mark.usefixtures("everything_is_large")
 async def test_queries_of_a_type_without_indexes_count_as_heavy(
     database: Database, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -80,7 +72,9 @@ async def test_queries_of_a_type_without_indexes_count_as_heavy(
         {"_id": number, "since": None, "until": None} for number in (1, 2)
     )
     await fill(database, 10)
-    api = await serve(catch_up=False, heavy_requests=1, queue_length=0, queue_seconds=0.001)
+    api = await serve(
+        catch_up=False, small_collection=1, heavy_requests=1, queue_length=0, queue_seconds=0.001
+    )
     async with api.repository.bulkheads.heavy_requests:
         assert (await api.get("/persons?page[size]=2")).status == 200
         assert (await api.get("/persons?page[size]=2&sort=-id")).status == 200
@@ -88,13 +82,12 @@ async def test_queries_of_a_type_without_indexes_count_as_heavy(
         assert (await api.get("/persons?page[size]=2&filter[email]=a")).status == 503
 
 
-@pytest.mark.usefixtures("everything_is_large")
 async def test_indexes_are_built_by_processes_that_start_together(
     database: Database, serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "registry")
     await fill(database, 1_000)
-    apis = await asyncio.gather(*(serve(catch_up=False) for _ in range(2)))
+    apis = await asyncio.gather(*(serve(catch_up=False, small_collection=1) for _ in range(2)))
     for api in apis:
         await api.repository.catch_up()
     assert await indexed_fields(database) == FIELDS
@@ -129,18 +122,15 @@ async def test_a_build_that_another_process_aborts_is_begun_again(mongodb_uri: s
         assert await indexed_fields(database) == FIELDS
 
 
-@pytest.mark.usefixtures("everything_is_large")
 async def test_a_build_that_fails_is_logged_and_repeated(
     database: Database,
     serve: Serve,
-    monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(index_builds, "_RETRY_SECONDS", 0.01)
     await fill(database, 10)
     key = [("email", 1), ("first_name", 1)]
     await database.persons.create_index(key, name="email_1__id_1")
-    api = await serve(catch_up=False)
+    api = await serve(catch_up=False, small_collection=1, index_retry_seconds=0.01)
     while "Queries stay slower" not in caplog.text:
         assert (await api.get("/persons/1")).status == 200
     assert "email_1__id_1" in caplog.text
@@ -150,14 +140,12 @@ async def test_a_build_that_fails_is_logged_and_repeated(
     assert await indexed_fields(database) == FIELDS
 
 
-@pytest.mark.usefixtures("everything_is_large")
 async def test_a_build_with_a_defect_is_logged_and_repeated(
     database: Database,
     serve: Serve,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(index_builds, "_RETRY_SECONDS", 0.01)
     failures = [KeyError("a defect")]
 
     async def fail_once(database: Database, resource: ResourceType) -> None:
@@ -167,6 +155,6 @@ async def test_a_build_with_a_defect_is_logged_and_repeated(
 
     monkeypatch.setattr(index_builds, "build_indexes", fail_once)
     await fill(database, 10)
-    await serve()
+    await serve(small_collection=1, index_retry_seconds=0.01)
     assert "KeyError: 'a defect'" in caplog.text
     assert await indexed_fields(database) == FIELDS

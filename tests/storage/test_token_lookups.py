@@ -66,9 +66,9 @@ async def test_a_token_is_remembered_for_less_than_a_second_even_if_it_is_revoke
 
 
 async def test_a_token_is_not_remembered_beyond_its_expiry(
-    lookups: TokenLookups, grant: Grant, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    connected: Database, settings: Settings, grant: Grant, clock: Clock
 ) -> None:
-    monkeypatch.setattr(tokens, "_VALID_SECONDS", 1_000)
+    lookups = TokenLookups(connected, replace(Capacity.of(settings), token_seconds=1_000))
     digest = digest_of(await grant("read", expires=datetime.now(UTC) + timedelta(seconds=600)))
     await lookups.find(digest)
     clock.seconds = 500
@@ -149,9 +149,9 @@ async def test_the_use_of_a_token_is_stored_at_most_hourly(
 
 
 async def test_tokens_in_memory_are_limited(
-    lookups: TokenLookups, grant: Grant, monkeypatch: pytest.MonkeyPatch
+    connected: Database, settings: Settings, grant: Grant
 ) -> None:
-    monkeypatch.setattr(tokens, "_MAX_KNOWN", 1)
+    lookups = TokenLookups(connected, replace(Capacity.of(settings), known_tokens=1))
     digests = [digest_of(await grant("read")) for _ in range(3)]
     for digest in digests:
         await lookups.find(digest)

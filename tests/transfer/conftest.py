@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from registry.client import Client
 from registry.commands import export, import_, seed, watch
 from tests.support import Api
 
@@ -37,7 +38,7 @@ def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> R
     """Run a command in a thread, as starting a process takes longer than most commands."""
     monkeypatch.setattr(signal, "signal", lambda *_: None)  # which threads cannot call
     monkeypatch.setattr("registry.commands.import_.LINE_SECONDS", float("inf"))
-    monkeypatch.setattr("registry.client.transport.DELAYS", (0.01, 0.01))  # in place of 15 s
+    monkeypatch.setattr(Client, "delays", (0.01, 0.01))  # in place of 15 s
 
     def run_command(command: str, *arguments: str | Path) -> int:
         try:

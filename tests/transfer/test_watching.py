@@ -16,7 +16,7 @@ from aiohttp.test_utils import TestServer
 from bson.timestamp import Timestamp
 from standardwebhooks import Webhook as Verifier
 
-from registry.client import Client, RegistryError, registry_client
+from registry.client import Client, RegistryError
 from registry.commands import watch as watch_command
 from registry.commands.watch import Deliver, ReceiverGone, Webhook, store, watch
 from registry.http.followers import FOLLOWERS
@@ -95,7 +95,7 @@ def position_file(tmp_path: Path) -> Path:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Repeat at once."""
-    monkeypatch.setattr(registry_client, "_PAUSE", 0.01)
+    monkeypatch.setattr(Client, "pause_seconds", 0.01)
     monkeypatch.setattr(watch_command, "_DELAYS", [0.01] * 1_000)
 
 

@@ -121,6 +121,10 @@ class Capacity:
     queue_length: the requests that wait for each limit; others are refused at once.
     queue_seconds, query_seconds: the limits of a wait and of a query. response_seconds: the time
     until a response begins.
+    recent_seconds: how far back the shared changes begin, so that followers that reconnect after a
+    restart of the service need no change streams of their own. kept_changes: for followers that
+    reconnect or are slow. kept_audiences: audiences for which the events of a batch are kept; those
+    of others are encoded again.
     token_seconds: how long the lookup of an access token counts, from when it was sent: a
     revocation takes effect within a second, also in a process that cannot reach the database any
     more. known_tokens: those in memory; when there are more, all are forgotten.
@@ -139,6 +143,9 @@ class Capacity:
     queue_seconds: float
     query_seconds: float
     response_seconds: float
+    recent_seconds: int = 60
+    kept_changes: int = 10_000
+    kept_audiences: int = 8
     token_seconds: float = 0.9
     known_tokens: int = 10_000
     small_collection: int = 10_000

@@ -51,12 +51,6 @@ _QUIET_SECONDS = 15.0
 """Seconds without events before the position is sent, where the client continues when it
 reconnects; that also keeps proxies from closing the connection."""
 
-_MAX_CHANGES = 10_000
-"""Changes that are kept, for followers that reconnect or are slow."""
-
-_MAX_AUDIENCES = 8
-"""Audiences for which the events of a batch are kept; those of others are encoded again."""
-
 _MAX_PART = 2**16
 """Bytes of events that are written before waiting for the client. aiohttp copies them for each
 follower, so a whole batch would take a megabyte for each slow one."""
@@ -133,7 +127,8 @@ class _Recent:
     further changes.
     """
 
-    def __init__(self, feed: ChangeFeed) -> None:
+    def __init__(self, feed: ChangeFeed, max_changes: int) -> None:
+        self._max_changes = max_changes
         self.start = feed.start
         self.end = 0
         self.position = feed.position
@@ -146,7 +141,7 @@ class _Recent:
         self.batches.append(batch)
         self._size += batch.size
         self.end += 1
-        while self._size > _MAX_CHANGES and len(self.batches) > 1:
+        while self._size > self._max_changes and len(self.batches) > 1:
             dropped = self.batches.popleft()
             self._size -= dropped.size
             self.start = dropped.commits[-1]
@@ -244,7 +239,7 @@ class Followers:
                 if self._is_stopping:
                     await feed.close()
                     raise ServiceStopping
-                self._recent = _Recent(feed)
+                self._recent = _Recent(feed, self._repository.capacity.kept_changes)
                 self._reading = asyncio.create_task(self._read(feed, self._recent))
             return self._recent
 
@@ -275,7 +270,7 @@ class Followers:
         if commits := await feed.read():
             batch = _Batch(commits)
             audiences = {follower.audience for follower in self._followers}
-            for audience in islice(audiences, _MAX_AUDIENCES):
+            for audience in islice(audiences, self._repository.capacity.kept_audiences):
                 await self._encoded(batch, audience)
             recent.append(batch)
         recent.position = feed.position
@@ -333,7 +328,7 @@ class Followers:
         encoded = batch.encoded
         if audience not in encoded:
             events = await offload(encode, size=batch.size)
-            if len(encoded) >= _MAX_AUDIENCES:
+            if len(encoded) >= self._repository.capacity.kept_audiences:
                 del encoded[next(iter(encoded))]
             encoded[audience] = events
         return encoded[audience]

@@ -38,10 +38,6 @@ from registry.storage.writes.write_requests import (
     prepare_results,
 )
 
-_RECENT_SECONDS = 60
-"""How far back the shared changes begin, so that followers that reconnect after a restart of the
-service need no change streams of their own."""
-
 _PING_SECONDS = 1.0
 
 _STATUS_SECONDS = 5.0
@@ -75,6 +71,7 @@ class Repository:
         self._graph = graph
         self._disk_space = DiskSpace()
         self._pings = Coalescer[bool]("pings")
+        self.capacity = capacity
         self.bulkheads = Bulkheads.of(capacity)
         unindexed = set[str]()
         commands = ReadCommands(database, on_failure)
@@ -140,7 +137,7 @@ class Repository:
         """
         now = await self.now()
         try:
-            return await self.changes(Timestamp(now.time - _RECENT_SECONDS, 0))
+            return await self.changes(Timestamp(now.time - self.capacity.recent_seconds, 0))
         except PositionExpired:
             return await self.changes(now)
 

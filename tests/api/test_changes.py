@@ -57,11 +57,8 @@ name = "text"
 """A type that links to itself, and to one that is declared after it."""
 
 
-@pytest.fixture
-def few_recent_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Older changes are soon read from a change stream of their own."""
-    monkeypatch.setattr("registry.storage.repository._RECENT_SECONDS", 0)
-    monkeypatch.setattr(followers, "_MAX_CHANGES", 5)
+FEW_RECENT_CHANGES = {"recent_seconds": 0, "kept_changes": 5}
+"""Older changes are soon read from a change stream of their own."""
 
 
 async def present(api: Api) -> str:
@@ -442,11 +439,8 @@ async def test_only_a_follower_that_does_not_read_is_disconnected(serve: Serve) 
         assert len(await reader.changes(1)) == 1
 
 
-async def test_a_follower_that_has_fallen_behind_is_ended(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(followers, "_MAX_CHANGES", 1_000)
-    api = await serve(limits=replace(LIMITS, send_seconds=60.0))
+async def test_a_follower_that_has_fallen_behind_is_ended(serve: Serve) -> None:
+    api = await serve(limits=replace(LIMITS, send_seconds=60.0), kept_changes=1_000)
     async with following(api) as reader, raw_follower(api) as slow:
         await receive_until(slow, b"event: position")
         await fill(api, reader)
@@ -508,11 +502,8 @@ async def test_a_failed_read_closes_its_cursor(
     assert await eventually(are_closed)
 
 
-async def test_events_are_kept_for_few_audiences(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(followers, "_MAX_AUDIENCES", 1)
-    api = await serve()
+async def test_events_are_kept_for_few_audiences(serve: Serve) -> None:
+    api = await serve(kept_audiences=1)
     async with (
         following(api) as everything,
         following(api, "?filter[type]=person") as persons,
@@ -585,8 +576,8 @@ async def test_a_stop_ends_followers_first(serve: Serve, caplog: pytest.LogCaptu
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
-@pytest.mark.usefixtures("few_recent_changes")
-async def test_no_change_is_missed_or_repeated_while_a_follower_catches_up(api: Api) -> None:
+async def test_no_change_is_missed_or_repeated_while_a_follower_catches_up(serve: Serve) -> None:
+    api = await serve(**FEW_RECENT_CHANGES)
     start, done = await present(api), asyncio.Event()
     expected = [await api.person("first")]
 
@@ -622,11 +613,8 @@ async def write_one_by_one(api: Api, follower: Stream) -> list[str]:
     return ids
 
 
-@pytest.mark.usefixtures("few_recent_changes")
-async def test_catch_ups_have_a_limit_per_client(
-    serve: Serve,
-) -> None:
-    api = await serve(queue_seconds=0.1)
+async def test_catch_ups_have_a_limit_per_client(serve: Serve) -> None:
+    api = await serve(queue_seconds=0.1, **FEW_RECENT_CHANGES)
     client, catch_ups = "127.0.0.1", api.repository.bulkheads.catch_ups
     start = await present(api)
     async with following(api) as recent:

@@ -1,7 +1,7 @@
 """Links that lead to nothing: how they are found, and removed."""
 
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 from motor.motor_asyncio import AsyncIOMotorClientSession
 
@@ -16,11 +16,13 @@ _BATCH_SIZE = 1_000
 """Links per command that removes them."""
 
 
-class DanglingLink(NamedTuple):
-    """The id of a record, and the id in its link, which no target has."""
+DanglingLinks: TypeAlias = Sequence[tuple[Any, Any]]
+"""The id of each record, and the id in its link, which no target has."""
 
-    source: Any
-    target: Any
+
+def linked(resource: ResourceType) -> Sequence[Link]:
+    """Return the links of a type that must not dangle: periods outlive their targets."""
+    return () if resource.read_only else resource.links
 
 
 async def dangling_links(
@@ -29,7 +31,7 @@ async def dangling_links(
     link: Link,
     graph: Graph,
     session: AsyncIOMotorClientSession | None = None,
-) -> AsyncIterator[Sequence[DanglingLink]]:
+) -> AsyncIterator[DanglingLinks]:
     """Yield those of all resources of a type, by ascending target, in lists for `unlink`.
 
     Raises PyMongoError.
@@ -45,18 +47,17 @@ async def dangling_links(
     collection = database[resource.collection]
     cursor = collection.aggregate(stages, session=session, allowDiskUse=True)
     while records := await cursor.to_list(_BATCH_SIZE):
-        yield [DanglingLink(record[ID], record[key]) for record in records]
+        yield [(record[ID], record[key]) for record in records]
 
 
 async def unlink(
-    database: Database, resource: ResourceType, link: Link, dangling: Sequence[DanglingLink]
+    database: Database, resource: ResourceType, link: Link, dangling: DanglingLinks
 ) -> None:
     """Remove the links that have not been changed since, as deletions of the targets would have.
 
     Raises PyMongoError.
     """
-    sources = {"$in": [each.source for each in dangling]}
-    targets = {"$in": [each.target for each in dangling]}
+    sources, targets = ({"$in": ids} for ids in zip(*dangling, strict=True))
     fields: Stage = {link.foreign_key: None, VERSION: NEXT_VERSION}
     if link.history:
         fields |= {link.period_field: None, link.changed_field: "$$NOW"}

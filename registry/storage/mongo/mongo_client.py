@@ -112,7 +112,7 @@ async def connect(
     async with AsyncExitStack() as stack:
         uri = settings.mongodb_uri
         if uri is None:
-            uri = await stack.enter_async_context(mongod(settings, on_failure))
+            uri, wait_seconds = await stack.enter_async_context(mongod(settings, on_failure)), 0.0
         client = _open(uri, _SOCKET_SECONDS + settings.query_seconds)
         stack.callback(client.close)
         try:

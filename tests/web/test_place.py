@@ -81,7 +81,7 @@ def test_cells_without_a_value_come_last_in_both_directions(
         expect(rows(page, "Computers")).to_have_count(50)
 
 
-def test_a_note_can_be_used_while_a_dialog_is_open(registry: Registry, visit: Visit) -> None:
+def test_a_note_can_be_used_while_a_dialog_is_open(visit: Visit) -> None:
     page = visit("#/persons")
     button(page, "New person").click()
     field(page, "Stay here to add another").check()

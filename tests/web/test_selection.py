@@ -1,4 +1,4 @@
-"""Several resources at once on the page: how they are selected, changed, and what becomes of the rest."""
+"""Several resources at once on the page: selecting, changing, undoing, and what fails."""
 
 import pytest
 from playwright.sync_api import Locator, Page, expect

@@ -64,11 +64,7 @@ function onNavigate(event) {
   }
 }
 
-/**
- * Return to an entry of the history, and ask whether to leave it.
- * @param {string} here
- * @param {string} wanted
- */
+/** Return to an entry of the history, and ask whether to leave it. @param {string} here @param {string} wanted */
 async function comeBack(here, wanted) {
   isReturning = true
   await navigation.traverseTo(here).finished.catch(() => {})

@@ -2,10 +2,13 @@
 #   docker build --tag registry .
 #   docker run --publish 8080:8080 --env MONGODB_URI=mongodb://db1,db2,db3/?replicaSet=fleet \
 #       --stop-timeout 35 --read-only --tmpfs /tmp --cap-drop ALL registry
-# docker-compose.yml starts it with a replica set. Commands run in the container, for example:
+# docker-compose.yml starts it with a replica set. Commands, in a container of their own or in that:
+#   docker run --rm --env MONGODB_URI=mongodb://db1,db2,db3/?replicaSet=fleet registry token list
 #   docker exec CONTAINER python -m registry token create --name admin --scope write
+# A tag names the newest image of its version. To build from the same one each time, pin its digest:
+#   docker buildx imagetools inspect python:3.13-slim-trixie
 
-FROM python:3.13-slim AS build
+FROM python:3.13-slim-trixie AS build
 WORKDIR /app
 # npm, with which scripts/swagger-ui downloads Swagger UI.
 COPY scripts/npm.txt .
@@ -20,7 +23,7 @@ RUN scripts/swagger-ui
 COPY registry registry
 RUN python -m compileall -q registry
 
-FROM python:3.13-slim
+FROM python:3.13-slim-trixie
 WORKDIR /app
 COPY --from=build /app/.venv .venv
 COPY --from=build /app/registry registry
@@ -28,6 +31,8 @@ ENV PATH=/app/.venv/bin:$PATH PYTHONDONTWRITEBYTECODE=1 REGISTRY_HOST=0.0.0.0
 # The user nobody, by its number, so that Kubernetes can see that it is not root.
 USER 65534:65534
 EXPOSE 8080
-HEALTHCHECK --interval=10s --timeout=5s --start-period=30s \
-    CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8080/health/ready', timeout=3)"]
-CMD ["python", "-m", "registry"]
+# Liveness: another container would not help against a lost database.
+HEALTHCHECK --interval=30s --timeout=15s --start-period=120s --start-interval=5s \
+    CMD ["python", "-m", "registry", "health"]
+ENTRYPOINT ["python", "-m", "registry"]
+CMD ["serve"]

@@ -7,7 +7,13 @@ exits with status 1 if it fails, with 2 if the arguments are wrong.
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Container, Coroutine, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -19,7 +25,7 @@ from registry.jsonapi.error_types import Unavailable
 from registry.model.implicit_attributes import parse_id
 from registry.model.resource_type import ResourceType
 from registry.mongod.data_directory import has_data, running_uri
-from registry.mongod.embedded import raise_format
+from registry.mongod.embedded import long_snapshots, raise_format
 from registry.operations.backups import Backup, BackupError, Manifest, back_up, record_backup
 from registry.operations.backups import restore as restore_backup
 from registry.operations.consistency import Report
@@ -60,7 +66,8 @@ async def _back_up(settings: Settings, file: str) -> None:
     with _reported_errors("write"):
         async with open_database(settings) as database:
             with output_file(file) as opened:
-                manifest = await back_up(database, opened)
+                async with _long_snapshots(settings, database):
+                    manifest = await back_up(database, opened)
             try:
                 await record_backup(database, manifest)
             except BackupError as error:
@@ -133,7 +140,8 @@ async def _check(settings: Settings, *, repair: bool) -> bool:
         async with open_database(settings) as database:
             await require_complete(database)
             await require_current(database)
-            report = await check_database(database, settings.graph, repair=repair)
+            async with _long_snapshots(settings, database):
+                report = await check_database(database, settings.graph, repair=repair)
             _print(report, settings)
             if report.total and repair:
                 note("Repaired; the result of another check follows")
@@ -217,6 +225,11 @@ async def _forget(settings: Settings, resource: ResourceType, id_: int) -> None:
     else:
         types = " or ".join(periods.type for periods in changed)
         note(f"No {types or 'history'} has copied attributes of {name} in {place}")
+
+
+def _long_snapshots(settings: Settings, database: Database) -> AbstractAsyncContextManager[None]:
+    """Let the embedded mongod keep the point in time that a command reads, for up to an hour."""
+    return nullcontext() if settings.mongodb_uri else long_snapshots(database.client)
 
 
 def place_of(settings: Settings) -> str:

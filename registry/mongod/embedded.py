@@ -44,6 +44,13 @@ from registry.program import StartError, open_private, program
 from registry.settings import Settings
 from registry.supervision import START_SECONDS, child_process, wait_for_exit
 
+OPLOG_MB = 1_024
+"""The space of the oplog: what followers of the change feed may have missed. There is no minimum of
+hours, with which a day of imports could fill the disk."""
+
+_SNAPSHOT_SECONDS, _LONG_SNAPSHOT_SECONDS = 300, 3_600
+"""How long mongod keeps a point in time, and how long while a command reads the whole database."""
+
 _OPTIONS = (
     *("--quiet", "--setParameter", "diagnosticDataCollectionEnabled=false"),
     # The transactions of a service that was killed; a live one takes ten seconds at most.
@@ -54,8 +61,7 @@ _OPTIONS = (
     *("--bind_ip", MEMBER, "--unixSocketPrefix", ".", "--filePermissions", "0700"),
     # The service needs neither; switched off, they cannot be attacked.
     *("--networkMessageCompressors", "disabled", "--noscripting"),
-    *("--oplogSize", "128"),  # instead of 5 % of the disk, but
-    *("--oplogMinRetentionHours", "24"),  # what followers of the change feed may have missed
+    *("--oplogSize", str(OPLOG_MB)),  # instead of 5 % of the disk
     # Instead of three files of 100 MB, which double the time of a first start.
     *("--wiredTigerEngineConfigString", "log=(file_max=10MB)"),
 )
@@ -204,6 +210,8 @@ async def _become_primary(member: Path) -> None:
     with _client_of(member) as client:
         while not await _is_primary(client):  # noqa: ASYNC110 - as above
             await asyncio.sleep(_POLL_SECONDS)
+        # That of data directories of earlier versions is smaller.
+        await client.admin.command("replSetResizeOplog", size=float(OPLOG_MB))
         own, data = await read_formats(client)
     if data != own:
         _log.info(
@@ -261,6 +269,20 @@ async def read_formats(client: _MongoClient) -> tuple[str, str]:
     name = "featureCompatibilityVersion"
     parameters = await client.admin.command({"getParameter": 1, name: 1})
     return build["version"].rpartition(".")[0], parameters[name]["version"]
+
+
+@asynccontextmanager
+async def long_snapshots(client: _MongoClient) -> AsyncIterator[None]:
+    """Keep each point in time of an embedded mongod for an hour, until the end of the context.
+
+    Raises PyMongoError.
+    """
+    name = "minSnapshotHistoryWindowInSeconds"
+    await client.admin.command({"setParameter": 1, name: _LONG_SNAPSHOT_SECONDS})
+    try:
+        yield
+    finally:
+        await client.admin.command({"setParameter": 1, name: _SNAPSHOT_SECONDS})
 
 
 async def raise_format(client: _MongoClient) -> tuple[str, str]:

@@ -94,7 +94,11 @@ async def _build_missing(
     commands = ReadCommands(database)
     async with commands.cancellable_session() as session:
         with pymongo.timeout(_BUILD_SECONDS):
-            await database[collection].create_indexes(indexes, session=session)
+            await database[collection].create_indexes(
+                indexes,
+                session=session,
+                commitQuorum="majority",  # by default, a member that is down would block it
+            )
     await commands.close()
 
 

@@ -19,7 +19,7 @@ from registry.model.record import ID, Record
 from registry.model.resource_type import ResourceType
 from registry.program import StartError
 from registry.storage.indexes import drop_index
-from registry.storage.mongo.mongo_client import Database
+from registry.storage.mongo.mongo_client import Database, reason_of
 from registry.storage.records import Stage, record_schema
 
 _log = logging.getLogger("registry")
@@ -31,6 +31,9 @@ _SECONDS = 3_600.0
 """The time limit of a check, and of an update, of all records."""
 
 _MAX_IDS = 5
+
+_UNAUTHORIZED = 13
+"""MongoDB's error code for a command that the user may not run."""
 
 _NAMESPACE_EXISTS = 48
 """MongoDB's error code for a collection that another process has created."""
@@ -109,6 +112,14 @@ def _options(resource: ResourceType) -> dict[str, Any]:
         "validationLevel": "strict",
         "validationAction": "error",
     }
+
+
+async def _grant_of_role(database: Database) -> str:
+    """Return the command by which an administrator lets the user of the service set validators."""
+    status = await database.command("connectionStatus")
+    user, *_ = status["authInfo"]["authenticatedUsers"]
+    role = f'[{{role: "dbAdmin", db: "{database.name}"}}]'
+    return f'db.getSiblingDB("{user["db"]}").grantRolesToUser("{user["user"]}", {role})'
 
 
 def _schema(options: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -202,9 +213,11 @@ async def _set_validator(
     try:
         await database.command("collMod", name, **options)
     except OperationFailure as error:
-        reason = (error.details or {}).get("errmsg")
-        remedy = "grant the service's user the role dbAdmin on its database"
-        raise StartError(f"cannot set the validator of {name}: {reason}; {remedy}") from error
+        reason = f"cannot set the validator of {name}: {reason_of(error)}"
+        if error.code != _UNAUTHORIZED:
+            raise StartError(reason) from error
+        remedy = await _grant_of_role(database)
+        raise StartError(f"{reason}; in mongosh, as an administrator: {remedy}") from error
     _log.info("Set the validator of %s", name)
     known = _schema(former).get("properties", {})
     for field in known.keys() - options["validator"]["$jsonSchema"]["properties"].keys():

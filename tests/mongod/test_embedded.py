@@ -80,8 +80,19 @@ async def test_mongod_has_the_options_of_the_service(database: Database) -> None
     admin = database.client.admin
     hello = await admin.command("hello", compression=["snappy", "zstd", "zlib"])
     assert "compression" not in hello
-    status = await admin.command({"serverStatus": 1, "oplogTruncation": 1})
-    assert status["oplogTruncation"]["oplogMinRetentionHours"] == 24
+    oplog = await database.client.local.command("collStats", "oplog.rs")
+    assert oplog["maxSize"] == embedded.OPLOG_MB * 2**20
+
+
+async def test_a_backup_may_take_longer_than_mongod_keeps_a_snapshot(database: Database) -> None:
+    async def kept_seconds() -> int:
+        name = "minSnapshotHistoryWindowInSeconds"
+        reply = await database.client.admin.command({"getParameter": 1, name: 1})
+        return int(reply[name])
+
+    async with embedded.long_snapshots(database.client):
+        assert await kept_seconds() == 3_600
+    assert await kept_seconds() == 300
 
 
 @pytest.mark.parametrize("name", [*NAMES, "ä,b:c [d]@e%41?f&g=h#'\"$(i)`j`;k\\l\udcff"])

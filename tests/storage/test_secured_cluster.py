@@ -156,7 +156,11 @@ async def test_a_start_needs_the_privilege_to_set_a_validator_that_differs(
     await serve()
     async with client_of(secured_uri.replace("service:p%40ss", "admin:secret")) as admin:
         await admin[DATABASE].command("collMod", "persons", validator={})
-        reason = "cannot set the validator of persons: not authorized .*; grant .* dbAdmin"
+        reason = (
+            "cannot set the validator of persons: not authorized on registry to execute command "
+            r'`collMod`; in mongosh, as an administrator: db.getSiblingDB\("admin"\)'
+            r'.grantRolesToUser\("service", \[{role: "dbAdmin", db: "registry"}\]\)$'
+        )
         with pytest.raises(StartError, match=reason):
             await serve()
         await prepare_validators(admin[DATABASE], Graph(RESOURCES))

@@ -27,13 +27,9 @@ COMPOSE: dict[str, Any] = yaml.safe_load(COMPOSE_FILE.read_text())
 
 SERVICES: Mapping[str, Any] = COMPOSE["services"]
 
-URI: str = SERVICES["registry"]["environment"]["MONGODB_URI"]
+MEMBERS = ["mongo1", "mongo2", "mongo3"]
 
-MEMBERS = re.findall(r"mongo\d", URI)
-
-HEALTH_CHECK: str = SERVICES["mongo1"]["healthcheck"]["test"][-1]
-
-PASSWORDS = {"MONGODB_PASSWORD": "5ec7e7", "MONGODB_ADMIN_PASSWORD": "ad314"}
+SETUP: str = SERVICES["setup"]["command"][-1]
 
 PAGES = [UNIT, DOCKERFILE, COMPOSE_FILE, ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
@@ -89,18 +85,14 @@ def test_a_documented_command_exists_with_its_options(command: str) -> None:
         assert option in done.stdout
 
 
-def test_compose_has_the_service_and_the_members_of_its_replica_set() -> None:
-    assert SERVICES["registry"]["build"] == "."
-    assert len(MEMBERS) == 3
-    assert set(SERVICES) == {"registry", *MEMBERS}
-    assert set(COMPOSE["volumes"]) == set(MEMBERS)
-    for service in SERVICES.values():
-        assert set(service.get("depends_on", ())) <= set(SERVICES)
-    assert re.findall(r"host: \"(mongo\d):27017\"", HEALTH_CHECK) == MEMBERS
+def test_the_replica_set_has_the_members_of_its_services() -> None:
+    (listed,) = re.findall(r"const members = (\[.*?\])", SETUP)
+    assert yaml.safe_load(listed) == MEMBERS
+    assert set(SERVICES) == {"registry", "setup", *MEMBERS}
 
 
 def test_each_mongod_has_the_key_in_a_file_that_it_accepts() -> None:
-    assert COMPOSE["secrets"] == {"mongodb_key": {"environment": "MONGODB_KEY"}}
+    assert COMPOSE["secrets"]["mongodb_key"] == {"environment": "MONGODB_KEY"}
     for member in MEMBERS:
         assert SERVICES[member]["secrets"] == [
             {"source": "mongodb_key", "uid": "999", "gid": "999", "mode": 0o400}
@@ -108,18 +100,17 @@ def test_each_mongod_has_the_key_in_a_file_that_it_accepts() -> None:
         assert "--keyFile /run/secrets/mongodb_key" in " ".join(SERVICES[member]["command"])
 
 
-def test_no_password_has_a_default() -> None:
-    variables = [URI, *SERVICES["mongo1"]["environment"].values()]
-    used = re.findall(r"\$\{(\w+)(:\?[^}]+)?\}", " ".join(variables))
-    assert {name for name, _ in used} == set(PASSWORDS)
-    # Compose stops if one is missing where it is required, which is once for each.
-    assert {name for name, message in used if message} == set(PASSWORDS)
+def test_passwords_are_in_files_only() -> None:
+    """`docker inspect` shows variables; a root that is read-only takes no secrets from them."""
+    files = {name: secret for name, secret in COMPOSE["secrets"].items() if name != "mongodb_key"}
+    assert files == {name: {"file": f"secrets/{name}"} for name in SERVICES["setup"]["secrets"]}
+    assert SERVICES["registry"]["environment"] == {"MONGODB_URI_FILE": "/run/secrets/mongodb_uri"}
+    assert "environment" not in SERVICES["setup"]
 
 
 def test_the_registry_is_a_user_with_few_rights() -> None:
     """Those that tests/storage/test_secured_cluster.py shows to be enough."""
-    assert URI.startswith("mongodb://registry:${MONGODB_PASSWORD:?")
-    assert re.findall(r'role: "(\w+)", db: "(\w+)"', HEALTH_CHECK) == [
+    assert re.findall(r'role: "(\w+)", db: "(\w+)"', SETUP) == [
         ("readWrite", "registry"),
         ("dbAdmin", "registry"),
     ]

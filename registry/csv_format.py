@@ -24,9 +24,9 @@ from registry.model.record import Record
 from registry.model.resource_field import ResourceField
 from registry.model.resource_type import ResourceType
 
-# Where a formula begins: at the start of a cell, and after semicolons and line ends, at which some
-# spreadsheets divide it. Before it is one apostrophe if it is escaped; more belong to the value.
-_FORMULA = r"(?:\A|[;\n\r])\"*{}(?='*[=+\-@\t\n\r\0\uff1d\uff0b\uff0d\uff20])"
+# Where a formula begins: at the start of a cell, and after semicolons, tabs and line ends, at which
+# some spreadsheets divide it. One apostrophe before it escapes it; more belong to the value.
+_FORMULA = r"(?:\A|[;\t\n\r])\"*{}(?='*[=+\-@\t\n\r\0\uff1d\uff0b\uff0d\uff20])"
 _UNESCAPED, _ESCAPED = re.compile(_FORMULA.format("")), re.compile(_FORMULA.format("'"))
 
 _ID_TEXT = ResourceField("id", "_id", fields.String(), KINDS[fields.String])
@@ -35,7 +35,7 @@ _ID_TEXT = ResourceField("id", "_id", fields.String(), KINDS[fields.String])
 _COUNT = ".count"
 """The end of the name of a column with numbers of members, such as `computers.count`."""
 
-_PLAIN = re.compile(r"\w(?:[^;\n\r]*\w)?")
+_PLAIN = re.compile(r"\w(?:[^;\t\n\r]*\w)?")
 """Most values, which need no escaping: a quick check."""
 
 _BYTE_ORDER_MARK = "\ufeff"

@@ -5,7 +5,15 @@ Requests are repeated while that is safe, bounded in time and size, and go to on
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -26,6 +34,9 @@ Reply: TypeAlias = tuple[Any, Mapping[str, str]]
 """The document of a response, None if it has none, and its headers."""
 
 Parameters: TypeAlias = Sequence[tuple[str, str]]
+
+Upload: TypeAlias = Callable[[], AsyncIterable[bytes]]
+"""Returns a body, in pieces."""
 
 _SILENCE_SECONDS = 45
 """How long a stream may be silent: the change feed has a comment every 15 s."""
@@ -216,16 +227,25 @@ class Transport:
             await self._session.close()
 
     async def download(
-        self, path: str, headers: Headers, query: Parameters
+        self,
+        path: str,
+        headers: Headers,
+        query: Parameters,
+        upload: Upload | None = None,
+        *,
+        is_repeatable: bool = True,
     ) -> AsyncGenerator[bytes]:
         """Yield the body of a response to `Accept` in pieces, as they arrive.
 
-        Raises RegistryError, also if the connection ends before the body.
+        upload: returns the body of a POST, for each attempt; None for a GET. is_repeatable: whether
+        a request without a response is repeated. Raises RegistryError, also if the connection ends
+        before the body.
         """
-        is_begun = False
+        is_begun, method = False, hdrs.METH_POST if upload else hdrs.METH_GET
         for delay in (*self.delays, None):
             try:
-                async with self._response(hdrs.METH_GET, path, headers, params=query) as response:
+                options = {"params": query, "data": upload and upload()}
+                async with self._response(method, path, headers, **options) as response:
                     async for piece in response.content.iter_any():
                         is_begun = True
                         yield piece
@@ -234,7 +254,7 @@ class Transport:
                 if is_begun:
                     reason = f"the service ended its response to /{path} early: see its log"
                     raise RegistryError(reason) from None
-                await self._wait(error, delay)
+                await self._wait(error, delay if is_repeatable or error.status else None)
 
     async def send(
         self,

@@ -26,7 +26,8 @@ from registry.model.resource_type import ResourceType
 from registry.program import StartError, note
 from registry.protocol import CSV_TYPE
 from registry.settings import Parser
-from registry.transfer.row_files import ID
+
+ID = "id"
 
 _DESCRIPTION = (
     "Write resources of a running service to a new file, which gets its name when it is complete. "

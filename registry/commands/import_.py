@@ -1,21 +1,19 @@
-"""The command `import`: rows of a file for a running service."""
+"""The command `import`: a CSV file, which the service reads, or operations of an NDJSON file."""
 
 import argparse
 import asyncio
-import codecs
-import sqlite3
 import sys
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from contextlib import closing
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from io import BufferedReader
-from pathlib import Path
 from time import monotonic
-from typing import NoReturn
+from typing import IO, NoReturn
 
-from registry.client import RegistryError
+import orjson
+from aiohttp import hdrs
+
+from registry.client import Client, RegistryError
+from registry.client.transport import Document, Parameters, member
 from registry.commands.arguments import (
     add_file,
     checked,
@@ -25,23 +23,35 @@ from registry.commands.arguments import (
     is_csv,
     open_client,
 )
+from registry.commands.ndjson_lines import Line, LineWriter, read_lines
 from registry.commands.output import counted, input_file, output
 from registry.model.graph import Graph
 from registry.program import note
+from registry.protocol import CSV_TYPE, NDJSON_TYPE, PREFER, ROLL_BACK
 from registry.settings import Parser
-from registry.transfer.importer import Counts, Importer, Ledger
-from registry.transfer.lookups import ImportOptions
-from registry.transfer.row_files import InvalidFile, Row, decoded, read_csv, read_ndjson
 
 _DESCRIPTION = (
-    "Create the resources of a file in a running service, or update existing ones, found by their "
-    "ids, unique attributes, e-mail addresses, or what --key names. With one of these, importing a "
-    "file again changes nothing. Invalid rows are reported by line and column; all others are "
-    "stored."
+    "Create the resources of a file in a running service, or update existing ones. The rows of a "
+    "CSV file are found by their ids, unique attributes, e-mail addresses, or what --key names; "
+    "with one of these, importing a file again changes nothing. The lines of an NDJSON file are "
+    "found by their ids or unique attributes. Invalid rows are reported by line and column; all "
+    "others are stored."
 )
 
 LINE_SECONDS = 5.0
 """Seconds between lines of progress where standard error is not a terminal."""
+
+_PIECE = 2**16
+
+_OPTIONS = {
+    "`rows[map][COLUMN]`": "--map COLUMN=NAME",
+    "`rows[key]`": "--key",
+    "`rows[create]=true`": "--create",
+    "`Content-Type: text/csv; charset=windows-1252`": "--encoding windows-1252",
+}
+"""What the service says of its parameters, in the words of the command."""
+
+_EFFECTS = {"created": "created", "updated": "changed", "unchanged": "left unchanged"}
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -51,49 +61,40 @@ def main(arguments: Sequence[str]) -> None:
     parsed = parser.parse_args(arguments)
     if is_csv(parsed) and parsed.type is None:
         parser.error(f"--type: name the type of a CSV file: {' or '.join(_types(graph))}")
-    options = _options(parser, parsed, graph)
+    if parsed.create and parsed.key:
+        parser.error("--create: rows that are all new have no --key")
     tally = Tally(graph, parsed.url, is_dry=parsed.dry_run)
-    # Only if all are new: otherwise the stored resources show which rows are done.
-    is_resumed = options.creates and not options.is_dry and parsed.file != "-"
     try:
-        with (
-            input_file(parsed.file) as source,
-            decoded(BufferedReader(source), parsed.encoding) as file,
-        ):
-            rows = read_ndjson(file, graph)
+        with input_file(parsed.file) as file:
             if is_csv(parsed):
-                resource, renamed = graph[parsed.type], dict(parsed.map)
-                rows = read_csv(file, resource, graph, renamed, replaces=parsed.replace)
-            import_rows(rows, options, tally, Path(parsed.file) if is_resumed else None)
-    except (InvalidFile, OSError, sqlite3.Error) as error:
-        reason = error.strerror if isinstance(error, OSError) else None
-        tally.fail(f"{parsed.file}: {reason or error}", status=2)
+                run(tally, partial(_send_csv, parsed, file, tally))
+            else:
+                lines = read_lines(file, graph, creates=parsed.create)
+                store_lines(lines, tally)
+    except OSError as error:
+        tally.fail(f"{parsed.file}: {error.strerror or error}", status=2)
 
 
 @dataclass
 class Tally:
     """The progress of an import, and its summary.
 
-    counts: resources that the service has confirmed, by effect and collection. rows: of the file,
-    with the invalid ones.
+    counts: of resources by effect and type. rows: of the file, with the invalid ones.
     """
 
     graph: Graph
     url: str
     is_dry: bool = False
-    counts: Counts = field(default_factory=lambda: defaultdict(Counter))
+    counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     rows: int = 0
-    invalid_rows: int = 0
+    invalid: int = 0
     started: float = field(default_factory=monotonic)
     shown: float = field(default_factory=monotonic)
 
-    def add(self, rows: Sequence[Row]) -> None:
-        """Add a batch; show what is wrong with its rows, and the progress, in a pipe at times."""
-        self.rows += len(rows)
-        self.invalid_rows += sum(bool(row.defects) for row in rows)
-        for row in rows:
-            for column, reason in row.defects:
-                note(f"line {row.line}{f', column {column}' if column else ''}: {reason}")
+    def update(self, meta: Document) -> None:
+        """Take the counts of a report; show the progress, in a pipe at times."""
+        self.rows, self.invalid = meta["rows"], meta["invalid"]
+        self.counts = {effect: meta[effect] for effect in _EFFECTS if meta[effect]}
         now = monotonic()
         text = f"{self.rows:,} rows, {self.rows / (now - self.started):,.0f} per second"
         is_terminal = sys.stderr is not None and sys.stderr.isatty()
@@ -107,41 +108,108 @@ class Tally:
         sys.exit(status)
 
     def __str__(self) -> str:
+        collections = {resource.type: resource.collection for resource in self.graph.values()}
         parts = [
-            f"{effect} {' and '.join(counted(self.graph, counts))}"
+            f"{_EFFECTS[effect]} "
+            + " and ".join(
+                counted(self.graph, {collections.get(name, name): n for name, n in counts.items()})
+            )
             for effect, counts in self.counts.items()
         ]
         seconds = monotonic() - self.started
         speed = f"{seconds:.1f} s, {self.rows / max(seconds, 0.001):,.0f} rows per second"
         text = f"{', '.join(parts) or 'changed nothing'} at {self.url}, in {speed}"
-        if self.invalid_rows:
-            text += f"; skipped {self.invalid_rows:,} invalid row{'s' * (self.invalid_rows > 1)}"
+        if self.invalid:
+            text += f"; skipped {self.invalid:,} invalid row{'s' * (self.invalid > 1)}"
         return f"dry run, nothing is stored: {text}" if self.is_dry else text
 
 
-def import_rows(
-    rows: Iterable[Row], options: ImportOptions, tally: Tally, imported: Path | None = None
-) -> NoReturn:
-    """Import rows; exit with status 1 if some are invalid or the service fails, else with 0.
+def store_lines(lines: Iterable[Line], tally: Tally) -> NoReturn:
+    """Store the lines of an NDJSON file; exit as `run`."""
 
-    imported: as for Ledger. Raises what reading a row does, or a Ledger.
-    """
+    async def store(client: Client) -> None:
+        writer = LineWriter(client, rolls_back=tally.is_dry)
+        async for errors, meta in writer.store(lines):
+            for error in errors:
+                _note_error(error)
+            tally.update(meta)
 
-    async def work() -> None:
-        with closing(Ledger(imported)) as ledger:
-            async with open_client(tally.url) as client:
-                importer = Importer(client, tally.graph, options, ledger, tally.counts)
-                async for batch in importer.run(rows):
-                    tally.add(batch)
+    run(tally, store)
+
+
+def run(tally: Tally, work: Callable[[Client], Awaitable[None]]) -> NoReturn:
+    """Import; exit with status 1 if rows are invalid or the service fails, else with 0."""
+
+    async def connect() -> None:
+        async with open_client(tally.url) as client:
+            await work(client)
 
     try:
-        asyncio.run(work())
+        asyncio.run(connect())
     except RegistryError as error:
         tally.fail(failure_of(error), status=1)
     except KeyboardInterrupt:
         tally.fail("interrupted: the same command continues", status=130)
     output(str(tally))
-    sys.exit(1 if tally.invalid_rows else 0)
+    sys.exit(1 if tally.invalid else 0)
+
+
+async def _send_csv(
+    parsed: argparse.Namespace, file: IO[bytes], tally: Tally, client: Client
+) -> None:
+    """Send a file to the service, and show its report. Exits with status 2 if it is refused."""
+    flags = {"rows[replace]": parsed.replace, "rows[create]": parsed.create}
+    parameters: Parameters = [
+        *(("rows[key]", key) for key in parsed.key),
+        *((f"rows[map][{column}]", name) for column, name in parsed.map),
+        *((name, "true") for name, is_set in flags.items() if is_set),
+    ]
+    headers = {
+        hdrs.ACCEPT: NDJSON_TYPE,
+        hdrs.CONTENT_TYPE: f"{CSV_TYPE}; charset={parsed.encoding}",
+        PREFER: ROLL_BACK if parsed.dry_run else None,
+    }
+
+    async def pieces() -> AsyncIterator[bytes]:
+        file.seek(0)
+        while piece := await asyncio.to_thread(file.read, _PIECE):
+            yield piece
+
+    path, rest, is_complete = tally.graph[parsed.type].collection, b"", False
+    try:
+        report = client.download(path, headers, parameters, pieces, is_repeatable=not parsed.create)
+        async for received in report:
+            *lines, rest = (rest + received).split(b"\n")
+            for line in map(orjson.loads, lines):
+                is_complete = is_complete or bool(member(line, "meta", "complete"))
+                _show(line, tally)
+    except RegistryError as error:
+        if error.status not in {400, 413, 415, 422}:
+            raise
+        tally.fail(f"{parsed.file}: {_in_options(error.detail or str(error))}", status=2)
+    if not is_complete:
+        tally.fail(f"{parsed.file}: the import has ended before the last row", status=2)
+
+
+def _show(line: Document, tally: Tally) -> None:
+    if "meta" in line:
+        tally.update(line["meta"])
+    for error in line.get("errors", ()):
+        _note_error(error)
+
+
+def _note_error(error: Document) -> None:
+    source = error.get("source", {})
+    place = f"line {source['line']}" if "line" in source else "registry"
+    column = f", column {source['column']}" if "column" in source else ""
+    note(f"{place}{column}: {_in_options(error['detail'])}")
+
+
+def _in_options(detail: str) -> str:
+    """Return what the service says in the words of the command."""
+    for parameter, option in _OPTIONS.items():
+        detail = detail.replace(parameter, option)
+    return detail
 
 
 def _parser(graph: Graph) -> Parser:
@@ -153,14 +221,14 @@ def _parser(graph: Graph) -> Parser:
         "what tells resources apart: serial, owner.email, or first_name,last_name; repeatable"
     )
     repeatable("--key", metavar="NAMES", help=key_help)
-    create_help = "create a new resource from each row; ids only link the rows of the file"
+    create_help = "create a new resource from each row; ids only link the lines of the file"
     add("--create", action="store_true", help=create_help)
     replace_help = "empty cells remove values and links [default: leave them as they are]"
     add("--replace", action="store_true", help=replace_help)
     map_help = "column and what it becomes: 'Serial number=serial'; 'Notes=' leaves it out"
     repeatable("--map", metavar="COLUMN=NAME", type=checked(_map), help=map_help)
-    encoding_help = "encoding of the file, such as cp1252 [default: utf-8]"
-    add("--encoding", type=checked(_encoding), default="utf-8", metavar="NAME", help=encoding_help)
+    encoding_help = "encoding of the file, such as windows-1252 [default: utf-8]"
+    add("--encoding", default="utf-8", metavar="NAME", help=encoding_help)
     add("--dry-run", action="store_true", help="check and report, store nothing")
     return parser
 
@@ -169,51 +237,8 @@ def _types(graph: Graph) -> list[str]:
     return [resource.type for resource in graph.writable]
 
 
-def _options(parser: Parser, parsed: argparse.Namespace, graph: Graph) -> ImportOptions:
-    types = {parsed.type} if is_csv(parsed) else {*_types(graph)}
-    if parsed.create and parsed.key:
-        parser.error("--create: rows that are all new have no --key")
-    keys: dict[str, tuple[str, ...]] = {}
-    for text in parsed.key:
-        if not (found := _keys(text, graph, types)):
-            parser.error(f"--key: {text!r} does not name attributes of one type")
-        keys |= found
-    return ImportOptions(
-        keys,
-        creates=parsed.create,
-        labels=frozenset(types if parsed.create else types & keys.keys()),
-        keeps_empty=is_csv(parsed) and not parsed.replace,
-        is_dry=parsed.dry_run,
-    )
-
-
-def _keys(text: str, graph: Graph, types: set[str]) -> dict[str, tuple[str, ...]]:
-    """Return the names of attributes by type: of `serial`, `computer.serial` or `owner.email`."""
-    names = [name.rpartition(".") for name in text.split(",")]
-    (prefix, *others), fields = {first for first, _, _ in names}, tuple(name for *_, name in names)
-    links = (
-        link
-        for type_name in types
-        for link in graph[type_name].to_one.values()
-        if link.name == prefix
-    )
-    named = types if not prefix else {prefix, *(link.target for link in links)} & graph.keys()
-    found = {
-        type_name: fields for type_name in named if graph[type_name].readable.keys() >= {*fields}
-    }
-    return {} if others else found
-
-
 def _map(text: str) -> tuple[str, str]:
     column, equals, name = text.rpartition("=")
     if not equals:
         raise ValueError(f"{text!r} is not COLUMN=NAME")
     return column.strip(), name.strip()
-
-
-def _encoding(name: str) -> str:
-    try:
-        "".encode(name)  # refuses codecs that are not for text
-    except LookupError:
-        raise ValueError(f"unknown encoding {name}") from None
-    return "utf-8-sig" if codecs.lookup(name).name == "utf-8" else name

@@ -3,14 +3,13 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from registry.commands.arguments import checked, client_parser, declared_graph
-from registry.commands.import_ import Tally, import_rows
+from registry.commands.import_ import Tally, store_lines
+from registry.commands.ndjson_lines import Line
 from registry.commands.output import fail
 from registry.program import StartError
-from registry.transfer.lookups import ImportOptions
-from registry.transfer.row_files import Mention, Row
 
 if TYPE_CHECKING:
     from faker import Faker
@@ -29,12 +28,16 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--seed", type=int, default=1, metavar="NUMBER", help=seed_help)
     parsed, graph = parser.parse_args(arguments), declared_graph(arguments)
     computers = 3 * parsed.persons if parsed.computers is None else parsed.computers
-    rows = generate(parsed.persons, computers, parsed.seed)
-    import_rows(rows, ImportOptions(creates=True), Tally(graph, parsed.url))
+    resources = generate(parsed.persons, computers, parsed.seed)
+    lines = (
+        Line(number, {"op": "add", "data": data}, merges=False)
+        for number, data in enumerate(resources, 1)
+    )
+    store_lines(lines, Tally(graph, parsed.url))
 
 
-def generate(persons: int, computers: int, seed: int) -> Iterator[Row]:
-    """Yield persons, some without an e-mail address, then computers, some without an owner.
+def generate(persons: int, computers: int, seed: int) -> Iterator[dict[str, Any]]:
+    """Yield resource objects: persons, some without an address, then computers, some without owner.
 
     The same seed and counts produce the same ones.
     """
@@ -51,14 +54,15 @@ def generate(persons: int, computers: int, seed: int) -> Iterator[Row]:
             suffix = namesakes[name] if namesakes[name] > 1 else ""
             domain = random.choice(("example.org", "example.com", "example.net"))
             person["email"] = f"{name}{suffix}@{domain}"
-        yield Row("person", person, lid=str(number), line=number)
+        yield {"type": "person", "lid": str(number), "attributes": person}
     for number in range(1, computers + 1):
         vendor = random.choice(("5CG", "C02", "MXL", "PF"))
         serial = f"{vendor}{random.randint(18, 25)}{random.randint(1, 52):02}{number:05}"
-        owner = None
+        computer: dict[str, Any] = {"type": "computer", "attributes": {"serial": serial}}
         if persons and random.random() < _SHARE_OWNED:
-            owner = Mention("person", lid=str(random.randint(1, persons)), prefix="owner.")
-        yield Row("computer", {"serial": serial}, line=persons + number, links={"owner": owner})
+            owner = {"type": "person", "lid": str(random.randint(1, persons))}
+            computer["relationships"] = {"owner": {"data": owner}}
+        yield computer
 
 
 def _faker() -> "Faker":

@@ -304,7 +304,7 @@ def _flat(messages: Any) -> Iterator[str]:
 
 @example(
     "The column `colour` does not fit: a `person` has `id`, `first_name`, `last_name`, `email`. "
-    "Rename it, or leave it out, by the parameter `rows[map][COLUMN]`."
+    "Rename it, or leave it out, by `rows[map][COLUMN]`."
 )
 class InvalidFile(ApiError, status=422, code="invalid_file"):
     """A file of rows cannot be imported, or no further."""

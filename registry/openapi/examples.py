@@ -29,6 +29,13 @@ from registry.protocol import OPERATIONS, RESULTS
 POSITION = "AWsD3sUAAAA1TkP-7O_NJ_P0"
 
 
+REPORT = (
+    '{"meta": {"rows": 1, "created": {}, "updated": {}, "unchanged": {"person": 1}, "invalid": 0, '
+    '"complete": true}}\n'
+)
+"""The report of the import of a file."""
+
+
 def creation(resource_type: ResourceType) -> Json:
     """Return the document that creates the resource."""
     return {"data": _new(resource_type, resource_type.writable)}

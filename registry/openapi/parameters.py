@@ -75,6 +75,11 @@ def query_parameters(scope: QueryScope) -> list[Json]:
     return list(_described(scope, *kinds))
 
 
+def row_parameters(scope: QueryScope) -> list[Json]:
+    """Return the parameters of the import of a file."""
+    return list(_described(scope, AppliesTo.ROWS))
+
+
 def feed_parameters(graph: Graph) -> list[Json]:
     """Return the parameters of the change feed."""
     again = f"The same, sent by browsers that connect again. It precedes `{AFTER}`."

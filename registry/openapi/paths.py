@@ -22,7 +22,7 @@ from registry.jsonapi.request_documents import MAX_CONTAINERS
 from registry.model.graph import Graph
 from registry.model.resource_type import Relationship, ResourceType
 from registry.openapi import examples, parameters
-from registry.openapi.parameters import query_parameters
+from registry.openapi.parameters import query_parameters, row_parameters
 from registry.openapi.schemas import Json, absolute, code, reference, schema_of, title
 from registry.protocol import (
     CSV_TYPE,
@@ -32,6 +32,7 @@ from registry.protocol import (
     IDEMPOTENCY_REPLAYED,
     MEDIA_TYPE,
     MERGE,
+    NDJSON_TYPE,
     PREFERENCE_APPLIED,
     REQUEST_ID,
     media_type,
@@ -90,7 +91,9 @@ _TEXTS = {
     f"`Accept: {CSV_TYPE}`, a table for spreadsheets: `fields` selects the columns, and `include` "
     "adds those of to-one relationships.",
     "create_{type}": "The service assigns the id. Resources in to-many relationships that are "
-    "linked elsewhere move. Without `fields`, the response contains the writable attributes.",
+    "linked elsewhere move. Without `fields`, the response contains the writable attributes. The "
+    f"parameters `rows` are those of `{CSV_TYPE}`: a file with a row per resource is imported, "
+    "with a report of lines in JSON.",
     "read_{type}": "One resource by its id.",
     "update_{type}": "Changes only the attributes and relationships in the request, all of them or "
     "none. Linkage replaces the relationship; resources in to-many relationships that are linked "
@@ -230,7 +233,13 @@ def _of_collection(scope: QueryScope, path: str) -> Iterator[_Operation]:
         "201": _response(f"The new {name}.", schema, written, ["Location", *_WRITTEN]),
     }
     body = _body(schema_of(resource_type, "Create"), examples.creation(resource_type))
-    yield _Operation("post", "create_{type}", responses, query_parameters(scope), body)
+    # The report of a file of rows, and the file.
+    text: Json = {"type": "string"}
+    responses["200"]["content"][NDJSON_TYPE] = {"schema": text, "example": examples.REPORT}
+    table = examples.table(resource_type, scope.graph)
+    body["content"][CSV_TYPE] = {"schema": text, "example": table}
+    shown = [*query_parameters(scope), *row_parameters(scope)]
+    yield _Operation("post", "create_{type}", responses, shown, body)
 
 
 def _of_resource(scope: QueryScope) -> Iterator[_Operation]:

@@ -16,7 +16,7 @@ csv.field_size_limit(_MAX_RECORD)
 
 _DELIMITERS = ",;\t|"
 _SEPARATOR = re.compile(r"sep=(.)[\r\n]*", re.IGNORECASE)
-_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)")
+_LINE_END = re.compile(r"\r\n|\r|\n")
 
 _CODECS = {
     "utf-8": "utf-8-sig",
@@ -59,7 +59,8 @@ class CsvParser:
         # Lone surrogates are reported with the row that has them.
         errors = "surrogatepass" if charset.lower().startswith("utf") else "strict"
         self._decoder = codecs.getincrementaldecoder(_CODECS[charset.lower()])(errors)
-        self._rest = ""  # of the last line, which is incomplete
+        self._rest: list[str] = []  # parts of the last line, which is incomplete
+        self._rest_size = 0
         self._lines = deque[str]()
         self._number = 1  # of the first of these lines
         self._is_last = False
@@ -68,21 +69,27 @@ class CsvParser:
     def feed(self, piece: bytes, *, is_last: bool = False) -> None:
         """Add bytes; `records` then yields what is complete."""
         try:
-            text = self._rest + self._decoder.decode(piece, is_last)
+            text = self._decoder.decode(piece, is_last)
         except UnicodeDecodeError as error:
             raise self._undecodable(error) from None
         self._is_last = is_last
-        end = 0
-        for match in _LINE.finditer(text):
-            if match.end() == len(text) and text[-1] == "\r" and not is_last:
-                break  # its line feed may follow
-            self._lines.append(match[0])
-            end = match.end()
-        self._rest = text[end:]
-        if is_last and self._rest:
-            self._lines.append(self._rest)
-            self._rest = ""
-        if len(self._rest) > _MAX_RECORD:
+        if is_last or "\n" in text or "\r" in text or (self._rest and self._rest[-1][-1] == "\r"):
+            text = "".join([*self._rest, text])
+            self._rest.clear()
+            self._rest_size = start = 0
+            for match in _LINE_END.finditer(text):
+                if match.end() == len(text) and match[0] == "\r" and not is_last:
+                    break  # its line feed may follow
+                self._lines.append(text[start : match.end()])
+                start = match.end()
+            text = text[start:]
+            if is_last and text:
+                self._lines.append(text)
+                text = ""
+        if text:
+            self._rest.append(text)
+            self._rest_size += len(text)
+        if self._rest_size > _MAX_RECORD:
             line = self._number + len(self._lines)
             raise InvalidFile(f"Line {line} is longer than {_MAX_RECORD:,} characters.")
 
@@ -116,6 +123,8 @@ class CsvParser:
                     self._number += len(taken)
                     read = f", read up to line {self._number - 1}" if len(taken) > 1 else ""
                     text = f"This is not CSV, is a quote not closed? ({error}{read})"
+                    if size > _MAX_RECORD and len(taken) == 1:
+                        text = f"The row is longer than {_MAX_RECORD:,} characters."
                     yield CsvRecord(first, [], text)
                     break  # the reader does not continue
                 if cells is None:

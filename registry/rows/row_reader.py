@@ -53,11 +53,13 @@ class Mention:
 
     relationship: that leads to it; None for the resource of the row itself. sent: the attributes in
     JSON. loaded: their stored forms. fixed: those of read-only attributes, by which it can be
-    found. id: as in the file. key: the names of what tells it apart; is_named if it is less than
+    found. empty: the names of those whose cells are empty, which a new resource has no value of.
+    id: as in the file. key: the names of what tells it apart; is_named if it is less than
     all values. position: of the errors about it.
     """
 
     __slots__ = (
+        "empty",
         "fixed",
         "id",
         "is_named",
@@ -74,6 +76,7 @@ class Mention:
         self.sent: dict[str, Any] = {}
         self.loaded: dict[str, Any] = {}
         self.fixed: dict[str, Any] = {}
+        self.empty: list[str] = []
         self.id: str | None = None
         self.key: tuple[str, ...] = ()
         self.is_named = False
@@ -180,7 +183,7 @@ class RowReader:
             if column is None and name:
                 raise InvalidFile(
                     f"The column {quoted(shown)} does not fit: a `{self._resource.type}` has "
-                    f"{quoted(*self._names())}. Rename it, or leave it out, by the parameter "
+                    f"{quoted(*self._names())}. Rename it, or leave it out, by "
                     "`rows[map][COLUMN]`."
                 )
             if column is None:
@@ -231,6 +234,9 @@ class RowReader:
         for mention in row.mentions:
             self._load(row, mention, cells)
             mention.key, mention.is_named = self._key(mention)
+        if len(row.errors) > 1:
+            headers = [each.header for each in self._columns]
+            row.errors.sort(key=lambda each: headers.index(each.column) if each.column else -1)
         return row
 
     def _read(self, row: Row, header: _HeaderColumn, text: str) -> None:
@@ -265,13 +271,15 @@ class RowReader:
     def _read_empty(self, row: Row, header: _HeaderColumn) -> None:
         name = header.column.field
         attribute = self._resource.writable.get(name)
-        if not self._options.replaces or attribute is None:
+        if attribute is None:
             return
-        if attribute.required:
+        if self._options.replaces and attribute.required:
             detail = "It is required: the cell must not be empty."
             row.errors.append(RowError(row.line, InvalidField(detail), header.header))
         elif attribute.nullable:
-            row.own.sent[name] = None
+            row.own.empty.append(name)
+            if self._options.replaces:
+                row.own.sent[name] = None
 
     def _read_value(self, row: Row, mention: Mention, header: _HeaderColumn, text: str) -> None:
         name, attribute = header.column.field, header.column.attribute
@@ -324,15 +332,15 @@ class RowReader:
         resource = mention.resource
         if mention.relationship is None and self._options.creates:
             return (), False
-        present = [name for name, value in mention.sent.items() if value is not None]
-        present += mention.fixed
+        present = [*mention.sent, *mention.fixed]
+        named = present + [name for name in mention.empty if name not in mention.sent]
         names = self._options.keys.get(resource.type, ())
         if not names and mention.id is not None:
             names = ("id",)
         if not names:
-            unique = [name for name in present if name in resource.unique]
-            addresses = (name for name in present if resource.readable[name].kind.ignores_case)
+            unique = [name for name in named if name in resource.unique]
+            addresses = [name for name in named if resource.readable[name].kind.ignores_case]
             names = tuple([*unique, *addresses][:1])
-        if names and any(name in present or (name == "id" and mention.id) for name in names):
+        if names and any(mention.stored(name) is not None or name == "id" for name in names):
             return names, True
-        return tuple(sorted(present)), bool(names)
+        return tuple(sorted(named)), bool(names)

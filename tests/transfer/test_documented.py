@@ -1,5 +1,7 @@
 """The commands of the page on import and export, and of the README, print what is shown."""
 
+import asyncio
+import json
 import re
 import shlex
 from dataclasses import replace
@@ -17,6 +19,7 @@ PAGE = (ROOT / "docs" / "import-export.md").read_text()
 README = (ROOT / "README.md").read_text()
 
 FILE = re.compile(r"`([\w.]+)`:\n\n```(?:csv|json|toml)\n(.*?)```", re.DOTALL)
+UPLOAD = re.compile(r"`(?:``sh\n)?(curl [^`]*--data-binary [^`]*)`")
 COMMAND = re.compile(r"```sh\n\./scripts/registry (.*)\n```(?:\n\n```text\n(.*)\n```)?")
 
 
@@ -48,3 +51,12 @@ async def test_the_commands_print_what_is_shown(
         assert done.status == 0, done.errors
         if expected:
             assert shown(done.output, api.origin) == shown(expected, "http://127.0.0.1:8080")
+    (upload,) = UPLOAD.findall(page)
+    process = await asyncio.create_subprocess_exec(
+        *["bash", "-c", upload.replace("http://127.0.0.1:8080", api.origin)],
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    report, _ = await process.communicate()
+    totals = json.loads(report.splitlines()[-1])["meta"]
+    assert (totals["complete"], totals["rows"]) == (True, 3 if page is PAGE else 2)

@@ -115,8 +115,8 @@ class FeedView(DocumentView):
 
 
 def _effect(result: WriteResult) -> Effect | None:
-    """Return what an addition that merges has done; None for other operations."""
-    if not result.write.merges:
+    """Return what an addition or an update has done; None for a removal."""
+    if result.write.verb is Verb.REMOVE:
         return None
     if result.write.verb is Verb.ADD:
         return Effect.CREATED

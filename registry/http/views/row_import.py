@@ -177,10 +177,12 @@ class _Report:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._sender is not None:
-            self._sender.cancel()
-            await asyncio.wait([self._sender])
-        self._waiting.close()
+        try:
+            if self._sender is not None:
+                self._sender.cancel()
+                await asyncio.wait([self._sender])
+        finally:
+            self._waiting.close()
 
     @property
     def has_begun(self) -> bool:

@@ -35,6 +35,10 @@ _NEW = -1
 """The placeholder of the resource of a row; those of related ones are below."""
 
 
+_RELATED = 0
+"""The line of a resource that a row has created, but that is not its own."""
+
+
 class InvalidPart(NamedTuple):
     """What is wrong with a row. link, name: of the attribute; None for the row as a whole."""
 
@@ -121,7 +125,6 @@ class RowUnit(UnitOfWork):
         self._batch, self._memory = batch, batch.memory
         self._matches = RowMatches()
         self._lines: dict[RecordKey, int] = {}
-        self._created = set[RecordKey]()
         self.outcomes: list[RowOutcome] = []
 
     async def run(self, requests: Sequence[WriteRequest]) -> list[Outcome]:
@@ -184,7 +187,8 @@ class RowUnit(UnitOfWork):
         for row in self._batch.rows:
             for mention in row.mentions:
                 resource = mention.resource
-                for names in {mention.key, *((name,) for name in resource.unique)}:
+                shapes = {mention.key, *((name,) for name in resource.unique)} - {("id",)}
+                for names in shapes:
                     values = values_of(mention, names)
                     if any(value is not None for value in values):
                         for id_ in memory.ids((resource.type, names), values):
@@ -217,7 +221,7 @@ class RowUnit(UnitOfWork):
                 resource, id_ = result.write.resource, result.record[ID]
                 self._matches.add(resource, result.record)
                 if result.write.verb is Verb.ADD:
-                    self._created.add((resource.type, id_))
+                    self._lines[resource.type, id_] = _RELATED
             self._lines[row.own.resource.type, results[-1].record[ID]] = row.line
             effects = [(_effect(result), result.write.resource.type) for result in results]
             self.outcomes.append(RowOutcome((), effects))
@@ -286,11 +290,13 @@ class RowUnit(UnitOfWork):
         own, id_ = row.own, record[ID]
         resource, names = own.resource, own.key
         key = (resource.type, id_)
-        line = self._lines.get(key) or self._memory.line(key)
+        line = self._lines.get(key, self._memory.line(key))
         if own.is_named:
             if line:
                 detail = f"The row repeats line {line}: the same {quoted(*names)}."
                 raise _InvalidRow([InvalidPart(InvalidField(detail), None, names[0])])
+            return
+        if line == _RELATED:
             return
         origin = f"line {line}" if line else f"what is stored, the `{resource.type}` {id_}"
         raise InvalidFile(
@@ -316,7 +322,7 @@ class RowUnit(UnitOfWork):
                 shown = resource.json_value(name, record)
                 key = (resource.type, record[ID])
                 origin = f"`{resource.type}` {record[ID]}"
-                if key in self._created or record[ID] >= FIRST_DRY_ID:
+                if key in self._lines or record[ID] >= FIRST_DRY_ID:
                     origin = f"`{resource.type}` of an earlier row"
                 detail = f"The {origin} has {'no value' if shown is None else quoted(str(shown))}."
                 invalid.append(InvalidPart(InvalidField(detail), link, name))
@@ -370,7 +376,8 @@ def _check_creation(linked: Mention) -> None:
 def _complete(mention: Mention, position: JsonPointer) -> dict[str, object]:
     """Return the attributes of a new resource, with defaults. Raises _InvalidRow."""
     try:
-        return mention.resource.load(mention.sent, partial=False)
+        sent = dict.fromkeys(mention.empty) | mention.sent
+        return mention.resource.load(sent, partial=False)
     except ValidationError as error:
         raise _InvalidRow(
             [

@@ -70,12 +70,13 @@ class RowMatches:
             found = await transaction.aggregate(
                 _stages(names, [*sought.values()]), resource.collection
             )
+            by_values = self._ids[shape]
             for group in found:
                 some = {group["first"], group["last"]}
                 values = tuple(
                     _comparable(resource.readable[name], group[ID].get(name)) for name in names
                 )
-                self._ids[shape][values] |= some
+                by_values[values] |= some
                 if more := group["count"] - len(some):
                     self._more[shape, values] = self._more.get((shape, values), 0) + more
                 ids[resource.type] |= some

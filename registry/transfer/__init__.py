@@ -1,1 +1,0 @@
-"""Resources from files, and changes to other programs, over HTTP."""

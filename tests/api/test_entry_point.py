@@ -21,7 +21,18 @@ PAGE = Path(registry.web.__file__).parent / "page"
 
 FLEET = Path(registry.web.__file__).parents[2] / "docs" / "fleet.toml"
 
-LATER = {*("bulk.js", "card.js", "choose.js", "editor.js", "form.js", "import.js", "operations.js")}
+LATER = {
+    *(
+        "bulk.js",
+        "card.js",
+        "choose.js",
+        "editor.js",
+        "form.js",
+        "import.js",
+        "operations.js",
+        "timeline.js",
+    )
+}
 """The modules of the page that are loaded when they are needed."""
 
 OTHERS = ("changes", "openapi", "swagger_ui")

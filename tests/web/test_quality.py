@@ -102,11 +102,30 @@ def deleted(page: Page) -> None:
     expect(page.get_by_role("dialog")).to_contain_text("12 computers")
 
 
+def selected(page: Page) -> None:
+    table(page)
+    page.get_by_role("checkbox", name="Select all").check()
+    expect(page.get_by_text("12 selected")).to_be_visible()
+
+
 def plain(_: Page) -> None:
     """The card itself."""
 
 
-VIEWS = [table, empty, missing, plain, edited, found, assigned, new, filtered, imported, deleted]
+VIEWS = [
+    table,
+    empty,
+    missing,
+    plain,
+    edited,
+    found,
+    assigned,
+    new,
+    filtered,
+    imported,
+    deleted,
+    selected,
+]
 
 
 def show(view: Callable[[Page], None], page: Page) -> Page:
@@ -123,15 +142,16 @@ def test_a_view_is_accessible_and_never_wider_than_the_window(
     axe = (checks / "node_modules" / "axe-core" / "axe.min.js").read_text()
     page = show(view, visit(card, reduced_motion="reduce"))
     page.evaluate(axe)
-    for scheme in ("light", "dark"):
+    for scheme, width in (("light", 1280), ("dark", 1280), ("light", 390)):
         page.emulate_media(color_scheme=scheme)
+        page.set_viewport_size({"width": width, "height": 844})
         result = page.evaluate("axe.run({resultTypes: ['violations']})")
         problems = [
             (one["id"], node["html"][:200], node["failureSummary"])
             for one in result["violations"]
             for node in one["nodes"]
         ]
-        assert problems == [], scheme
+        assert problems == [], (scheme, width)
     for width, size in ((360, 100), (360, 200), (800, 200), (1280, 100), (2560, 100)):
         page.set_viewport_size({"width": width, "height": 900})
         page.evaluate(f"document.documentElement.style.fontSize = '{size}%'")

@@ -22,8 +22,8 @@ const MAX_ATTEMPTS = 4
 /**
  * seconds: 0 sets no limit. asks: whether for a valid token, if need be.
  * @typedef {{
- *   query?: Query, body?: unknown, file?: Blob, headers?: Record<string, string>, signal?: AbortSignal, accept?: string,
- *   seconds?: number, asks?: boolean,
+ *   query?: Query, body?: unknown, file?: Blob, headers?: Record<string, string>, signal?: AbortSignal,
+ *   accept?: string, seconds?: number, asks?: boolean,
  * }} Options
  */
 

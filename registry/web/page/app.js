@@ -104,6 +104,7 @@ async function start() {
   new ResizeObserver(() => document.documentElement.style.setProperty("--top", `${top.offsetHeight}px`)).observe(top)
   const prepare = () => import("./card.js").catch(() => {}) // so that cards open at once
   byId("main").addEventListener("pointerover", prepare, { once: true })
+  document.addEventListener("keydown", prepare, { once: true })
   byId("skip").addEventListener("click", (event) => {
     event.preventDefault()
     skip()
@@ -112,7 +113,10 @@ async function start() {
   document.addEventListener("paste", onPaste)
   document.addEventListener("dragover", (event) => hasFiles(event) && event.preventDefault())
   document.addEventListener("drop", onDrop)
-  window.addEventListener("unhandledrejection", ({ reason }) => isAborted(reason) || announceFailure(reason))
+  window.addEventListener("unhandledrejection", (event) => {
+    event.preventDefault()
+    if (!isAborted(event.reason)) announceFailure(event.reason)
+  })
   byId("find").focus()
   await startRouter(viewOf)
   follow({

@@ -1,4 +1,4 @@
-/** What can be done to several resources at once, with one question before; each returns what failed, null if nothing. */
+/** What can be done to several resources at once, with one question before. Each returns what failed. */
 
 import { chooseResource } from "./choose.js"
 import { announce, ask, openDialog } from "./dialogs.js"

@@ -10,13 +10,14 @@ import { inTurn, later } from "./reads.js"
 import { address, navigate, open } from "./router.js"
 import { columnsOf, linkTo, plainHead, Table } from "./table.js"
 import { texts } from "./texts.js"
+import { Timeline } from "./timeline.js"
 import { fieldsWithNames, labelOf, links, mayLink, mayWrite, nameOf, typeOf } from "./types.js"
 import { shown } from "./values.js"
 
 /** @import { Identifier, Resource } from "./api.js" */
 /** @import { Change } from "./feed.js" */
 /** @import { Relationship, Type } from "./types.js" */
-/** A resource as it was read. @typedef {{ resource: Resource, included: Resource[], etag: string, name: string }} Version */
+/** As it was read. @typedef {{ resource: Resource, included: Resource[], etag: string, name: string }} Version */
 
 const ROWS = 10
 const COLLECT_MS = 150
@@ -27,6 +28,8 @@ export class Card {
   #editor = null
   /** @type {Section[]} */
   #sections
+  /** None where the registry keeps no revisions. @type {Timeline[]} */
+  #timelines
   #header = h("header")
   #paper = h("div", { class: "paper" })
   element
@@ -46,8 +49,11 @@ export class Card {
     this.path = `${type.path}/${id}`
     this.signal = signal
     this.shown = { resource: { type: type.name, id, attributes: {} }, included: [], etag: "", name: "" }
-    this.#sections = links(type, true).map((link) => new Section(this, link))
-    const sections = this.#sections.map((section) => section.element)
+    const isRevised = (/** @type {Relationship} */ link) => link.target === "revision"
+    const toMany = links(type, true)
+    this.#sections = toMany.filter((link) => !isRevised(link)).map((link) => new Section(this, link))
+    this.#timelines = toMany.filter(isRevised).map((link) => new Timeline(type, this.path, link, signal))
+    const sections = [...this.#sections, ...this.#timelines].map((section) => section.element)
     this.element = h(
       "article",
       { class: "card" },
@@ -77,7 +83,7 @@ export class Card {
 
   async #load() {
     const before = this.shown.etag
-    await Promise.all([this.read(), ...this.#sections.map((section) => section.load())])
+    await Promise.all([this.read(), ...[...this.#sections, ...this.#timelines].map((part) => part.load())])
     this.render()
     if (before) this.element.classList.toggle("flash", before !== this.shown.etag)
   }

@@ -48,7 +48,7 @@ const regions = () => [byId("notes"), byId("alerts")]
  * @param {string} title
  * @param {Child[]} content
  * @param {{ mayClose?: (() => Promise<boolean> | boolean) | null, kind?: string }} [options] mayClose: null if people
- *    cannot close it. kind: a class
+ *     cannot close it. kind: a class
  */
 export function openDialog(title, content, { mayClose = () => true, kind } = {}) {
   const id = newId()

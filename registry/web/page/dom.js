@@ -7,7 +7,7 @@
  * @template {keyof HTMLElementTagNameMap} K
  * @param {K} tag
  * @param {Record<string, unknown>} [attributes] functions are listeners; true is an attribute without a value; false,
- *    null and undefined are left out
+ *     null and undefined are left out
  * @param {...Child} children
  * @returns {HTMLElementTagNameMap[K]}
  */

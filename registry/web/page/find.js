@@ -8,7 +8,7 @@ import { plain } from "./values.js"
 
 /** @import { Query, Resource } from "./api.js" */
 /** @import { Type } from "./types.js" */
-/** What can be chosen, and what then happens. @typedef {{ type: Type, title: Node | string, more: string, pick: () => unknown }} Option */
+/** What can be chosen. @typedef {{ type: Type, title: Node | string, more: string, pick: () => unknown }} Option */
 /** @typedef {{ resource: Resource, name: string, more: string }} Found */
 
 const WAIT_MS = 150

@@ -157,8 +157,10 @@ class Job {
   #showKeys() {
     const { attributes, display } = this.type
     const own = this.selects.map(({ value }) => value).filter((name) => name && !name.includes("."))
-    const isUnique = (/** @type {string} */ name) => attributes.find((other) => other.name === name)?.unique
-    const chosen = own.find(isUnique) ?? own.find((name) => name === "id") ?? own.find((name) => name === display?.name)
+    const emails = attributes.filter(({ kind }) => kind === "email")
+    const unique = attributes.filter((attribute) => attribute.unique).map(({ name }) => name)
+    const keys = [...unique, "id", emails[0]?.name, display?.name]
+    const chosen = keys.find((name) => name && own.includes(name))
     const options = own.map((name) => h("option", { value: name, selected: name === chosen }, labelOf(name)))
     const all = own.length > 1 && own.length < 5 ? own.join(",") : ""
     const several = all && h("option", { value: all, selected: !chosen }, own.map(labelOf).join(" + "))

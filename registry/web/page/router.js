@@ -27,6 +27,7 @@ let pending = null
 let loading = new AbortController()
 let isLoading = false
 let isAsking = false
+let isReturning = false
 let mayLeave = false
 let shownHash = ""
 
@@ -47,15 +48,28 @@ export function startRouter(factory) {
 
 /** @param {any} event */
 function onNavigate(event) {
-  if (!event.hashChange || !event.canIntercept) return undefined
-  const [left, isTraversal] = [location.hash, event.navigationType === "traverse"]
-  if (isDirty() && event.cancelable) {
+  if (!event.hashChange || !event.canIntercept || isReturning) return
+  const { destination, navigationType } = event
+  const [left, isBack] = [location.hash, navigationType === "traverse"]
+  if (!isDirty()) {
+    // The browser restores the position after the handler has ended.
+    event.intercept({ focusReset: "manual", handler: () => open({ left, isBack }) })
+  } else if (isBack) {
+    // Not every browser lets a page prevent that; so it returns, and keeps all entries of the history.
+    const here = navigation.currentEntry.key
+    event.intercept({ focusReset: "manual", scroll: "manual", handler: () => comeBack(here, destination.key) })
+  } else {
     event.preventDefault()
-    const { key, url } = event.destination
-    return leave(() => (isTraversal ? navigation.traverseTo(key) : (location.hash = new URL(url).hash)))
+    leave(() => (location.hash = new URL(destination.url).hash))
   }
-  // The browser restores the position after the handler has ended.
-  return event.intercept({ focusReset: "manual", handler: () => open({ left, isBack: isTraversal }) })
+}
+
+/** Return to an entry of the history, and ask whether to leave it. @param {string} here @param {string} wanted */
+async function comeBack(here, wanted) {
+  isReturning = true
+  await navigation.traverseTo(here).finished.catch(() => {})
+  isReturning = false
+  leave(() => navigation.traverseTo(wanted))
 }
 
 /** Follow the address where there is no Navigation API. */

@@ -114,8 +114,12 @@ export class Selection {
       h("strong", { role: "status" }, texts.selected(count)),
       hasMore && button(texts.selectMatching(this.total), () => this.#selectMatching(), { class: "quiet" }),
       ...linkable.flatMap((link) => [
-        button(isSole ? texts.assignAll : texts.assignLink(link.label), () => this.#act((bulk, ids) => bulk.assign(type, ids, link))),
-        button(isSole ? texts.unassign : texts.unassignLink(link.label), () => this.#act((bulk, ids) => bulk.unassign(type, ids, link))),
+        button(isSole ? texts.assignAll : texts.assignLink(link.label), () =>
+          this.#act((bulk, ids) => bulk.assign(type, ids, link)),
+        ),
+        button(isSole ? texts.unassign : texts.unassignLink(link.label), () =>
+          this.#act((bulk, ids) => bulk.unassign(type, ids, link)),
+        ),
       ]),
       button(texts.setAttribute, () => this.#act((bulk, ids) => bulk.setAttribute(type, ids))),
       button(texts.delete, () => this.#act((bulk, ids) => bulk.remove(type, ids)), { class: "danger" }),
@@ -186,7 +190,9 @@ export class Selection {
       const names = new Map(this.table?.resources.map((resource) => [resource.id, nameOf(this.type, resource)]))
       const named = [...failures].slice(0, MAX_TOLD)
       const rows = named.map(([id, reason]) => [names.get(id) ?? texts.numbered(this.type.label, id), reason])
-      openDialog(texts.failedTitle(texts.counted(failures.size, this.type.label, this.type.plural)), [grid([this.type.label, texts.error], rows)])
+      openDialog(texts.failedTitle(texts.counted(failures.size, this.type.label, this.type.plural)), [
+        grid([this.type.label, texts.error], rows),
+      ])
     }
     await refresh()
   }

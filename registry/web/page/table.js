@@ -149,6 +149,7 @@ export function columnsOf(type, hidden) {
   const linked = toOne.map((link) => columnOfLink(type, link))
   const attributes = own.map((attribute) => columnOf(type, attribute))
   // What the registry writes itself tells who has caused it.
+  if (type.name === "revision") return [...attributes, subjectColumn]
   if (!type.writable) return [...attributes, ...linked, ...type.authorship.map((fact) => columnOf(type, fact))]
   const heading = {
     ...(display ? columnOf(type, display) : { name: "id", label: texts.id, sort: "id" }),
@@ -157,6 +158,19 @@ export function columnsOf(type, hidden) {
     kind: "name",
   }
   return [heading, ...linked, ...counted(type).map((link) => columnOfCount(type, link)), ...attributes]
+}
+
+/** What a revision is of. @type {Column} */
+const subjectColumn = {
+  name: "resource",
+  label: texts.resource,
+  kind: "link",
+  cell: (revision, included) => {
+    const [subject] = linkedTo(revision)
+    const type = typeOf(subject.type)
+    const name = nameOf(type, included.find((other) => isSame(other, subject)) ?? subject)
+    return h("a", { href: `#${type.path}/${subject.id}` }, h("bdi", {}, name))
+  },
 }
 
 /** Return the relationships whose members are counted. @param {Type} type */

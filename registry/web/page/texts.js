@@ -64,6 +64,7 @@ export const texts = {
     `${isMore ? "More than " : ""}${counted(count, "new entry", "new entries")}: show the newest first`,
   deleted: "Deleted meanwhile",
   lasting: "now",
+  resource: "Of",
 
   // Several at once
   select: (/** @type {string} */ name) => `Select ${name}`,
@@ -136,6 +137,8 @@ export const texts = {
   assigned: (/** @type {string} */ name, /** @type {string} */ target) => `${name} → ${target}`,
   unassigned: (/** @type {string} */ what, /** @type {number} */ count) =>
     `${what} ${count === 1 ? "is" : "are"} no longer assigned.`,
+  actions: /** @type {Record<string, string>} */ ({ created: "Created", updated: "Changed", deleted: "Deleted" }),
+  allChanges: "All changes",
   changedAt: "Changed",
   createdAt: "Created",
   by: (/** @type {string} */ name) => `by ${name}`,

@@ -3,7 +3,7 @@
 import { texts } from "./texts.js"
 
 /** @import { Identifier } from "./api.js" */
-/** @typedef {"text" | "email" | "choice" | "boolean" | "integer" | "decimal" | "date" | "time"} Kind */
+/** @typedef {"text" | "email" | "choice" | "boolean" | "integer" | "decimal" | "date" | "time" | "object"} Kind */
 /**
  * @typedef {object} Attribute
  * @property {string} name
@@ -205,6 +205,7 @@ export function fieldsWithNames(type, fields) {
   const own = [...new Set([type.display?.name, ...fields, ...toOne.map((link) => link.name)])]
   /** @type {Record<string, string>} */
   const query = { [`fields[${type.name}]`]: own.filter(Boolean).join(",") }
+  if (type.name === "revision") query.include = "resource"
   if (toOne.length > 0) query.include = toOne.map((link) => link.name).join(",")
   for (const { target } of toOne) {
     const { display } = typeOf(target)

@@ -46,6 +46,10 @@ export function plain(attribute, value) {
       return days.format(new Date(`${value}T00:00:00Z`))
     case "time":
       return times.format(new Date(value))
+    case "object":
+      return Object.entries(value)
+        .map(([name, member]) => `${name}: ${member?.id ?? member}`)
+        .join(" · ")
     default:
       return String(value)
   }
@@ -75,6 +79,7 @@ export function controlFor(attribute, value) {
     decimal: { type: "number", step: "any" },
     date: { type: "date", max: "9999-12-31" },
     time: { type: "datetime-local", step: "1" },
+    object: {},
   }
   const control = h("input", { ...forms[kind], required, autocomplete: "off" })
   control.value = kind === "time" && value ? localTime(value) : String(value ?? "")
@@ -101,11 +106,7 @@ export function valueOf(attribute, control) {
   return parsed(attribute, text)
 }
 
-/**
- * Show why a value is not valid, until it is changed.
- * @param {Control} control
- * @param {string} message
- */
+/** Show why a value is not valid, until it is changed. @param {Control} control @param {string} message */
 export function refuse(control, message) {
   control.setCustomValidity(message)
   control.reportValidity()

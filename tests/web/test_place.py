@@ -1,0 +1,153 @@
+"""Where visitors are on the page: it keeps their place, their focus and what they typed."""
+
+import re
+
+import pytest
+from playwright.sync_api import Route, expect
+
+from tests.web.conftest import Registry, Visit
+from tests.web.support import ADA, button, edit, field, heading, note, rows
+
+pytestmark = pytest.mark.slow
+
+
+def test_back_returns_to_the_row_and_asks_before_it_loses_what_was_typed(
+    registry: Registry, visit: Visit
+) -> None:
+    for number in range(45):
+        registry.add("computer", serial=f"BACK-{number:02}")
+    page = visit("#/computers?filter[serial][prefix]=BACK")
+    row = page.get_by_role("link", name="BACK-40")
+    row.scroll_into_view_if_needed()
+    before = page.evaluate("scrollY")
+    row.click()
+    expect(heading(page)).to_have_text("BACK-40")
+    page.go_back()
+    expect(row).to_be_focused()
+    page.wait_for_function("before => Math.abs(scrollY - before) <= 50", arg=before)
+
+    row.click()
+    edit(page, "Model", "typed")
+    page.go_back()
+    button(page, "Stay").click()
+    expect(field(page, "Model")).to_have_value("typed")
+    button(page, "Cancel").click()
+    button(page, "Leave").click()
+    expect(button(page, "Edit")).to_be_visible()
+    page.go_back()
+    expect(row).to_be_focused()
+
+
+def test_the_keyboard_reaches_the_table_at_once_and_nothing_below_the_header(
+    registry: Registry, visit: Visit
+) -> None:
+    for number in range(20):
+        registry.add("person", first_name="Aa", last_name=f"Tab {number:02}")
+    page = visit("#/persons", viewport={"width": 900, "height": 400})
+    expect(page.get_by_role("table", name="Persons")).to_be_visible()
+    skip = page.get_by_role("link", name="Skip to table")
+    assert page.evaluate("document.querySelector('a, button, input').id") == "skip"
+    skip.focus()
+    page.keyboard.press("Enter")
+    expect(rows(page, "Persons").first.get_by_role("link").first).to_be_focused()
+    hidden = """() => {
+        const { top } = document.activeElement.getBoundingClientRect()
+        const header = document.getElementById("top")
+        const isInside = header.contains(document.activeElement)
+        return !isInside && top < header.getBoundingClientRect().bottom
+    }"""
+    for key in ("Tab", "Shift+Tab"):
+        for _ in range(30):
+            page.keyboard.press(key)
+            assert not page.evaluate(hidden)
+
+
+def test_cells_without_a_value_come_last_in_both_directions(
+    registry: Registry, visit: Visit
+) -> None:
+    owner = registry.add("person", first_name="Blank", last_name="Owner")
+    for number in range(60):
+        registry.add("computer", serial=f"BLANK-{number:02}", owner=owner if number < 2 else None)
+    page = visit("#/computers?filter[serial][prefix]=BLANK&sort=serial")
+    heads = page.get_by_role("columnheader")
+    expect(heads.nth(2)).to_contain_text("Owner")
+    for _ in range(2):
+        button(page, "Owner").click()
+        expect(rows(page, "Computers").nth(1)).to_contain_text("Blank Owner")
+        expect(rows(page, "Computers").nth(2)).not_to_contain_text("Blank Owner")
+        page.get_by_role("link", name="Next page").click()
+        expect(rows(page, "Computers")).to_have_count(10)
+        page.get_by_role("link", name="Previous page").click()
+        expect(rows(page, "Computers")).to_have_count(50)
+
+
+def test_a_note_can_be_used_while_a_dialog_is_open(visit: Visit) -> None:
+    page = visit("#/persons")
+    button(page, "New person").click()
+    field(page, "Stay here to add another").check()
+    field(page, "First name").fill("Noted")
+    field(page, "Last name").fill("Meanwhile")
+    button(page, "Create").click()
+    note(page, "Created Noted Meanwhile.")
+    page.get_by_role("dialog").get_by_role("link", name="Open").click()
+    expect(heading(page)).to_have_text("Noted Meanwhile")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def test_changes_keep_the_focus_and_cost_few_requests(registry: Registry, visit: Visit) -> None:
+    ids = [registry.add("computer", serial=f"LIVELY-{number}") for number in range(4)]
+    others = [registry.add("computer", serial=f"UNSEEN-{number}") for number in range(20)]
+    page = visit("#/computers?filter[serial][prefix]=LIVELY")
+    link = page.get_by_role("link", name="LIVELY-2")
+    link.focus()
+    registry.update("computer", ids[2], model="T14")
+    expect(rows(page, "Computers").nth(2)).to_contain_text("T14")
+    expect(link).to_be_focused()
+    registry.update("computer", ids[2], serial="LIVELY-2b")
+    expect(page.get_by_role("link", name="LIVELY-2b")).to_be_focused()
+
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
+    for model in ("a", "b"):
+        for other in others:
+            registry.update("computer", other, model=model)
+    page.wait_for_timeout(3_500)
+    assert len([url for url in requests if "/changes" not in url]) <= 1
+    registry.add("computer", serial="LIVELY-9")
+    expect(page.get_by_text("5 computers")).to_be_visible()
+
+
+def test_a_read_that_is_late_never_replaces_a_newer_one(registry: Registry, visit: Visit) -> None:
+    id_ = registry.add("computer", serial="ORDER")
+    page = visit(f"#/computers/{id_}")
+    with page.expect_request("**/changes?*"):
+        page.reload()
+    expect(heading(page)).to_have_text("ORDER")
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        """Answer with what is stored now, but later."""
+        response = route.fetch()
+        registry.update("computer", id_, model="newest")
+        page.wait_for_timeout(800)
+        held.append(route)
+        route.fulfill(response=response)
+
+    page.route(re.compile(f"/computers/{id_}\\?"), hold, times=1)
+    registry.update("computer", id_, model="older")
+    expect(page.get_by_role("article").get_by_text("newest")).to_be_visible()
+    assert held
+
+
+def test_the_view_returns_after_a_time_without_a_connection(
+    registry: Registry, visit: Visit
+) -> None:
+    registry.add("person", **ADA)
+    page = visit("#/computers")
+    expect(heading(page)).to_contain_text("Computers")
+    page.get_by_role("link", name="Persons").hover()
+    page.context.set_offline(True)
+    page.get_by_role("link", name="Persons").click()
+    expect(page.get_by_role("main")).to_contain_text("cannot be reached")
+    page.context.set_offline(False)
+    expect(page.get_by_role("table", name="Persons")).to_be_visible(timeout=5_000)

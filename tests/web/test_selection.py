@@ -1,0 +1,108 @@
+"""Several resources at once on the page: selecting, changing, undoing, and what fails."""
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.web.conftest import Registry, Visit
+from tests.web.support import button, field, note, rows
+
+pytestmark = pytest.mark.slow
+
+
+def box(page: Page, serial: str) -> Locator:
+    return page.get_by_role("checkbox", name=f"Select {serial}", exact=True)
+
+
+def owners(registry: Registry, prefix: str) -> list[str | None]:
+    """The ids of the owners of computers, by serial."""
+    path = f"/computers?filter[serial][prefix]={prefix}&include=owner&sort=serial"
+    links = [computer["relationships"]["owner"]["data"] for computer in registry.read(path)]
+    return [link and link["id"] for link in links]
+
+
+def choose_owner(page: Page, name: str) -> None:
+    button(page, "Assign to…").click()
+    page.get_by_role("combobox", name="Person").fill(name)
+    page.get_by_role("option", name=name).first.click()
+
+
+def test_rows_are_selected_by_ranges_pages_and_pasted_lists(
+    registry: Registry, visit: Visit
+) -> None:
+    for number in range(60):
+        registry.add("computer", serial=f"MANY-{number:02}")
+    page = visit("#/computers?filter[serial][prefix]=MANY")
+    box(page, "MANY-01").click()
+    box(page, "MANY-03").click(modifiers=["Shift"])
+    expect(page.get_by_text("3 selected")).to_be_visible()
+    box(page, "MANY-05").press("Shift+Space")
+    expect(page.get_by_text("5 selected")).to_be_visible()
+    expect(box(page, "MANY-04")).to_be_checked()
+    page.get_by_role("checkbox", name="Select all").check()
+    expect(page.get_by_text("50 selected")).to_be_visible()
+    button(page, "Select all 60 that match").click()
+    expect(page.get_by_text("60 selected")).to_be_visible()
+    button(page, "Select none").click()
+    expect(box(page, "MANY-00")).not_to_be_checked()
+    page.get_by_role("table").click()
+    page.evaluate(
+        """text => {
+            const clipboardData = new DataTransfer()
+            clipboardData.setData("text", text)
+            const options = { clipboardData, bubbles: true }
+            document.activeElement.dispatchEvent(new ClipboardEvent("paste", options))
+        }""",
+        "MANY-07\r\nMANY-08\tx\nUNKNOWN-1\n",
+    )
+    expect(page.get_by_text("2 selected")).to_be_visible()
+    expect(box(page, "MANY-08")).to_be_checked()
+    expect(page.get_by_role("alert").filter(has_text="Not found: UNKNOWN-1.")).to_be_visible()
+
+
+def test_what_is_selected_is_assigned_and_that_is_undone(registry: Registry, visit: Visit) -> None:
+    first, second = [registry.add("person", first_name="Undo", last_name=name) for name in "AB"]
+    ids = [registry.add("computer", serial=f"BULK-{number}", owner=first) for number in range(4)]
+    registry.update("computer", ids[3], model="T14")
+    page = visit("#/computers?filter[serial][prefix]=BULK")
+    page.get_by_role("checkbox", name="Select all").check()
+    choose_owner(page, "Undo B")
+    note(page, "4 computers → Undo B")
+    assert owners(registry, "BULK") == [second] * 4
+    expect(rows(page, "Computers").first).to_contain_text("Undo B")
+    freed = {"type": "computer", "id": ids[3], "relationships": {"owner": {"data": None}}}
+    registry.send("PATCH", f"/computers/{ids[3]}", freed)
+    button(page, "Undo").click()
+    expect(page.get_by_text("1 computer has another owner meanwhile")).to_be_visible()
+    assert owners(registry, "BULK") == [first, first, first, None]
+
+    page.goto(f"{registry.url}/#/computers/{ids[0]}")
+    button(page, "Unassign: Owner").click()
+    note(page, "BULK-0 is no longer assigned.")
+    button(page, "Undo").click()
+    note(page, "Undone.")
+    expect(page.get_by_role("article").get_by_role("link", name="Undo A").first).to_be_visible()
+
+
+def test_what_fails_stays_selected_with_its_reason(registry: Registry, visit: Visit) -> None:
+    for serial in ("FAIL-0", "FAIL-1", "FAIL-2"):
+        registry.add("computer", serial=serial)
+    page = visit("#/computers?filter[serial][prefix]=FAIL")
+    page.get_by_role("checkbox", name="Select all").check()
+    button(page, "Set attribute").click()
+    field(page, "Attribute").select_option("Serial")
+    field(page, "Value").fill("FAIL-X")
+    button(page, "Apply").click()
+    dialog = page.get_by_role("dialog", name="2 computers could not be changed")
+    expect(dialog).to_contain_text("Another computer has this serial")
+    expect(dialog.get_by_role("status")).to_contain_text("Changed 1 computer.")
+    button(dialog, "Close").first.click()
+    expect(page.get_by_text("2 selected")).to_be_visible()
+    expect(rows(page, "Computers").filter(has_text="Another computer has")).to_have_count(2)
+
+    gone = registry.read("/computers?filter[serial]=FAIL-1")[0]["id"]
+    registry.send("DELETE", f"/computers/{gone}")
+    button(page, "Delete").click()
+    button(page.get_by_role("dialog"), "Delete").click()
+    expect(page.get_by_role("dialog", name="1 computer could not be changed")).to_be_visible()
+    left = registry.read("/computers?filter[serial][prefix]=FAIL")
+    assert [one["attributes"]["serial"] for one in left] == ["FAIL-X"]

@@ -14,14 +14,16 @@ Workloads = Mapping[str, list[Request]]
 """The requests of each workload, by its title."""
 
 READ, READ_INCLUDE = "read one person", "read one person with computers"
-PAGE, LIST = "page of 50 computers with owners", "list all persons"
+PAGE, LIST = "page of 50 computers with owners, by number", "list all persons"
 CREATE, CREATE_OWNED = "create a person", "create a computer with an owner"
 UPDATE, REPLACE = "update two attributes", "replace a person's three computers"
 COMPARED = (READ, READ_INCLUDE, PAGE, LIST, CREATE, CREATE_OWNED, UPDATE, REPLACE)
 """The titles of the workloads with which servers are compared."""
 
-CONTAINS = "persons whose e-mail contains a text"
-"""The only workload of growth that no index serves."""
+RELATED, CONTAINS = "computers of owners with a last name", "persons whose e-mail contains a text"
+GROWING = (RELATED, CONTAINS)
+"""Workloads of growth whose cost grows with the database: with the owners that match, and with all
+texts."""
 
 OWNER = 1
 """The person of the heavy workloads, who owns all computers."""
@@ -86,9 +88,7 @@ def growth_workloads(persons: int) -> Workloads:
         PAGE: _pages(choose, persons),
         "computers by serial number": _gets([f"{computers}&sort=serial"]),
         "computers by last name of the owner": _gets([f"{computers}&sort=owner.last_name"]),
-        "computers of owners with a last name": _gets(
-            [f"{computers}&filter%5Bowner.last_name%5D={LAST_NAMES[0]}"]
-        ),
+        RELATED: _gets([f"{computers}&filter%5Bowner.last_name%5D={LAST_NAMES[0]}"]),
         "persons with a computer of a serial number": _gets(
             f"{first}&filter%5Bcomputers.serial%5D=SN-{number}" for number in ids
         ),

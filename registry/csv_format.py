@@ -11,18 +11,21 @@ from dataclasses import dataclass, replace
 from io import StringIO
 from typing import Any
 
+import orjson
 from marshmallow import fields
 
 from registry.jsonapi.documents import Compound
 from registry.jsonapi.error_objects import ErrorCollector, quoted
 from registry.jsonapi.error_types import InvalidParameter
 from registry.jsonapi.query import Include, Query
+from registry.jsonapi.revisions import visible_values
 from registry.model.attributes import KINDS
 from registry.model.fieldset import fieldset
 from registry.model.graph import Graph
 from registry.model.record import Record
 from registry.model.resource_field import ResourceField
 from registry.model.resource_type import ResourceType
+from registry.model.revisions import subject_of
 
 # Where a formula begins: at the start of a cell, and after semicolons, tabs and line ends, at which
 # some spreadsheets divide it. One apostrophe before it escapes it; more belong to the value.
@@ -34,6 +37,9 @@ _ID_TEXT = ResourceField("id", "_id", fields.String(), KINDS[fields.String])
 
 _COUNT = ".count"
 """The end of the name of a column with numbers of members, such as `computers.count`."""
+
+_IDENTIFIER = ("type", "id")
+"""The columns of the resource that a revision belongs to."""
 
 _PLAIN = re.compile(r"\w(?:[^;\t\n\r]*\w)?")
 """Most values, which need no escaping: a quick check."""
@@ -64,6 +70,8 @@ class Column:
 def find_column(name: str, resource: ResourceType, graph: Graph) -> Column | None:
     """Return the column with a name such as `serial` or `owner.email`, None if there is none."""
     first, _, field = name.rpartition(".")
+    if first and first == resource.subject:
+        return Column(name, None, resource.type, name, None)
     if name.endswith(_COUNT) and (column := _count_column(name, resource, graph)):
         return column
     if first and first not in resource.to_one:
@@ -146,13 +154,17 @@ class CsvTable:
         self, relationship: str | None, records: Sequence[Record], compound: Compound
     ) -> Mapping[int, Mapping[str, Any]]:
         """Return the attributes to show of the records, or of related ones, by id."""
-        resource, found = self.resource, records
+        resource, found = self.resource, visible_values(self.resource, records, self.query)
         if relationship is not None:
             resource = self._graph[self.resource.to_one[relationship].target]
             included = (compound.included or {}).get(resource.type, ())
             found = [*included, *(records if resource.type == self.resource.type else ())]
         shown = fieldset(resource, frozenset(self.query.fields[resource.type])).dump_all(found)
-        return {record["_id"]: attributes for record, attributes in zip(found, shown, strict=True)}
+        by_id = {record["_id"]: values for record, values in zip(found, shown, strict=True)}
+        for record in found if resource.subject else ():
+            for part, text in zip(_IDENTIFIER, subject_of(resource, record) or (), strict=False):
+                by_id[record["_id"]][f"{resource.subject}.{part}"] = text
+        return by_id
 
     def _cells(
         self,
@@ -176,7 +188,10 @@ class CsvTable:
             counts = compound.counts.get(column.type, {}).get(column.field, {})
             return [str(counts[key]) if key in counts else "" for key in keys]
         values = [shown[key].get(column.field) if key in shown else None for key in keys]
-        if isinstance(self._graph[column.type].readable[column.field].field, fields.String):
+        if dict in map(type, values):
+            return [escaped(orjson.dumps(value).decode()) for value in values]
+        attribute = self._graph[column.type].readable.get(column.field)
+        if attribute and isinstance(attribute.field, fields.String):
             return [escaped(text) if text else "" for text in values]
         # A negative number is not a formula.
         cells = ["" if value is None else str(value) for value in values]
@@ -188,6 +203,12 @@ def _column_names(query: Query, resource: ResourceType, graph: Graph) -> list[st
 
     Raises ApiErrors for names that have no column.
     """
+    if resource.subject:
+        shown = query.fields.get(resource.type, ["id", *resource.attributes, resource.subject])
+        both = [f"{resource.subject}.{part}" for part in _IDENTIFIER]
+        return [
+            column for name in shown for column in (both if name == resource.subject else [name])
+        ]
     include, columns = query.include or {}, list[str]()
     default = ["id", *resource.attributes, *(resource.to_one if resource.read_only else ())]
     aliases = {link.foreign_key: link.name for link in resource.links}

@@ -218,6 +218,12 @@ class Settings:
         "TYPE.ATTRIBUTE",
         "Refuse a value that another resource has, such as of person.email (repeatable).",
     ] = ()
+    revisions: Annotated[
+        int | None,
+        integer(1, 24_855),
+        "DAYS",
+        "Keep who changed which value for so many days; without it, this is not stored.",
+    ] = None
 
     oidc_issuer: Annotated[
         str | None, issuer_url, "URL", "Accept tokens of this OpenID Connect issuer."
@@ -269,14 +275,18 @@ class Settings:
     @property
     def graph(self) -> Graph:
         """All types: those of this package and of the file. Raises InvalidDeclaration."""
-        return Graph(declared_types(self.types)).with_unique(self.unique)
+        return Graph(declared_types(self.types), self.revisions).with_unique(self.unique)
 
     def contradiction(self) -> str | None:
         """Return what is wrong with the combination of settings that are each valid."""
         try:
-            _ = self.graph
+            _ = Graph(declared_types(self.types)).with_unique(self.unique)
         except InvalidDeclaration as error:
             return f"--unique: {error}"
+        try:
+            _ = self.graph
+        except InvalidDeclaration as error:
+            return f"--revisions: {error}"
         if bool(self.oidc_issuer) != bool(self.oidc_audience):
             return "--oidc-issuer and --oidc-audience require each other"
         if bool(self.tls_certificate) != bool(self.tls_key):

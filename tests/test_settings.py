@@ -29,6 +29,7 @@ SETTINGS: dict[str, tuple[str | None, str]] = {
     "--trusted-proxy": (None, "10.0.0.1"),
     "--types": (None, str(Path(__file__).parents[1] / "docs/fleet.toml")),
     "--unique": (None, "computer.serial"),
+    "--revisions": (None, "30"),
     "--oidc-issuer": (None, "https://id.example.com/realms/fleet/"),
     "--oidc-audience": (None, "urn:fleet registry"),
     "--oidc-scope-claim": ("scope", "scp"),
@@ -68,6 +69,7 @@ INVALID = {
     "--workers": ["0", "65", "two", "\uff12"],
     "--types": ["", "missing.toml", "."],
     "--unique": [""],
+    "--revisions": ["", "0", "-1", "1.5", "a week", "24856"],
     "--database": ["a b", "a.b", "a/b", "$a", "x" * 64, "ä" * 32, "admin", "Local"],
     "--public-url": [
         *["registry.example.com", "ftp://registry.example.com", "https://", "https://:80"],
@@ -309,4 +311,4 @@ def test_the_page_of_settings_has_their_defaults() -> None:
     assert listed == [
         (flag, shown.get(default, f"`{default}`")) for flag, (default, _) in SETTINGS.items()
     ]
-    assert len(listed) == len(Settings.__dataclass_fields__) <= 26
+    assert len(listed) == len(Settings.__dataclass_fields__) <= 27

@@ -29,7 +29,7 @@ CSV, NDJSON = "csv", "ndjson"
 _SUFFIXES = {".csv": CSV, ".ndjson": NDJSON, ".jsonl": NDJSON}
 
 _TYPES = "types"
-_SETTINGS = ("mongodb_uri", "database", "data_dir", "mongod", _TYPES)
+_SETTINGS = ("mongodb_uri", "database", "data_dir", "mongod", _TYPES, "revisions")
 
 SERVICE_FILE = Path("/etc/registry.env")
 
@@ -117,7 +117,7 @@ def declared_graph(arguments: Sequence[str]) -> Graph:
     parser = Parser(prog=program(), add_help=False, allow_abbrev=False)
     add_setting(parser.add_argument, _TYPES)
     parsed, _ = parser.parse_known_args(arguments)
-    names = [variable(name) for name in (_TYPES, "unique")]
+    names = [variable(name) for name in (_TYPES, "unique", "revisions")]
     stored = _settings_of_service()
     environment = {name: os.environ.get(name) or stored.get(name, "") for name in names}
     return parser.settings(parsed, environment).graph

@@ -52,8 +52,11 @@ def authorize(principal: Principal, requirements: Iterable[Requirement]) -> None
 def readable_with(resource: ResourceType, graph: Graph) -> list[ResourceType]:
     """Return the types a client must be allowed to read to see this type.
 
-    That is itself, or for a history the types at its two ends.
+    That is itself, or for a history the types at its two ends. Of revisions, each client sees those
+    of the types that it may read.
     """
+    if resource.subject:
+        return []
     return [graph[link.target] for link in resource.links] if resource.read_only else [resource]
 
 
@@ -121,7 +124,8 @@ def _included(
 ) -> Iterator[ResourceType]:
     for name, further in include.items():
         target = graph[relationships[name].target]
-        yield target
+        if not relationships[name].subject:
+            yield target
         yield from _included(further, target.relationships, graph)
 
 

@@ -26,6 +26,7 @@ from registry.jsonapi.changes import Change
 from registry.jsonapi.error_objects import ApiError
 from registry.jsonapi.pagination import BY_ID, CursorPage, Cursors, Window, page_links
 from registry.jsonapi.query import Query
+from registry.jsonapi.revisions import visible_values
 from registry.model.fieldset import fieldset
 from registry.model.graph import Graph
 from registry.model.record import (
@@ -37,6 +38,7 @@ from registry.model.record import (
     ids_in,
 )
 from registry.model.resource_type import Relationship, ResourceType
+from registry.model.revisions import subject_of
 from registry.offloading import offload, pause
 from registry.protocol import RESULTS
 
@@ -288,26 +290,31 @@ def resource_objects(
     with its id. The periods of a history show the ends of their link, also if these are deleted.
     """
     linked = linkage_by_id.get(resource.type, {})
-    if resource.read_only:
+    shown_links: list[list[str]] = []
+    if resource.subject:
+        shown_names = query.fields.get(resource.type, {resource.subject})
+        if linked or resource.subject in shown_names:
+            shown_links.append(_subjects(resource, records))
+        linked = {}
+    elif resource.read_only:
         names = {*query.fields.get(resource.type, resource.relationships), *linked}
         linked = {**linked, **_own_linkage(resource, records, names)}
-    shown = fieldset(resource, query.attributes(resource)).dump_all(records)
+    visible = visible_values(resource, records, query)
+    shown = fieldset(resource, query.attributes(resource)).dump_all(visible)
     texts = [orjson.dumps(attributes).decode() for attributes in shown]
     start = f'{{"type":"{resource.type}","id":"'
     end = f'"links":{{"self":"{path_of(resource)}/'
     counted = counts_by_id.get(resource.type, {})
-    shown_names = {**linked, **counted}
-    if not shown_names:
+    ids = [record["_id"] for record in records]
+    shown_links += [
+        _relationships(resource, name, linked.get(name, {}), counted.get(name, {}), ids)
+        for name in {**linked, **counted}
+    ]
+    if not shown_links:
         return [
             f'{start}{id_}","attributes":{text},{end}{id_}"}}}}'
-            for record, text in zip(records, texts, strict=True)
-            for id_ in [record["_id"]]
+            for id_, text in zip(ids, texts, strict=True)
         ]
-    ids = [record["_id"] for record in records]
-    shown_links = [
-        _relationships(resource, name, linked.get(name, {}), counted.get(name, {}), ids)
-        for name in shown_names
-    ]
     members = (
         shown_links[0] if len(shown_links) == 1 else map(_joined, zip(*shown_links, strict=True))
     )
@@ -321,6 +328,16 @@ def resource_objects(
 
 def _joined(members: Iterable[str]) -> str:
     return ",".join(filter(None, members))
+
+
+def _subjects(resource: ResourceType, records: Sequence[Record]) -> list[str]:
+    """Return the relationship of each revision to its resource, which may be deleted."""
+    members = list[str]()
+    for record in records:
+        subject = subject_of(resource, record)
+        (data,) = identifiers(subject[0], [subject[1]]) if subject else ("null",)
+        members.append(f'"{resource.subject}":{{"data":{data}}}')
+    return members
 
 
 def _own_linkage(

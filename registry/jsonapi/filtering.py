@@ -142,7 +142,7 @@ def parse_filter(
     values to compare with.
     """
     fields = resource.filterable
-    related = resource.relationships
+    related = {name: each for name, each in resource.relationships.items() if not each.subject}
     parser = _Parser(parameter, bool(brackets), resource, graph, fields, related, conditions=[])
     try:
         "".join(value).encode()  # bytes that are not UTF-8 arrive as lone surrogates
@@ -163,6 +163,7 @@ def related_fields(resource: ResourceType, graph: Graph) -> list[ResourceField]:
     return [
         field.renamed(f"{name}.{field.name}")
         for name, relationship in resource.relationships.items()
+        if not relationship.subject
         for field in _fields_of_related(graph[relationship.target]).values()
     ]
 

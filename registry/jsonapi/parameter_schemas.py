@@ -84,10 +84,13 @@ def _include_paths(
 ) -> Iterator[tuple[str, Relationship]]:
     if steps:
         for name, relationship in relationships.items():
+            if relationship.subject:
+                continue
             yield name, relationship
             following = graph[relationship.target].relationships
             for path, last in _include_paths(following, graph, steps - 1):
                 yield f"{name}.{path}", last
+        yield from {each.subject: each for each in relationships.values() if each.subject}.items()
 
 
 def include_sizes(scope: QueryScope) -> Iterator[Variant]:

@@ -36,7 +36,8 @@ class Query:
     include; None if the parameter was not sent. include_sizes: the maximum number of resources to
     include at the end of a to-many path. counts: the to-many relationships whose members are
     counted, by the type that has them. order, filters (combined by AND, by the name of their
-    parameter) and page apply to a collection; without a page, it is returned as a whole.
+    parameter) and page apply to a collection; without a page, it is returned as a whole. readable:
+    the types whose revisions the client may see; None for all.
     """
 
     fields: Mapping[str, Set[str]] = field(default_factory=dict)
@@ -46,6 +47,7 @@ class Query:
     order: Order = BY_ID
     filters: Mapping[str, Filter] = field(default_factory=dict)
     page: Page | None = None
+    readable: frozenset[str] | None = None
 
     def attributes(self, resource: ResourceType) -> frozenset[str]:
         """Return the names of the attributes to show of resources of this type."""

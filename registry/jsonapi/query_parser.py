@@ -18,6 +18,7 @@ from registry.jsonapi.query import (
 )
 from registry.jsonapi.searching import SEARCH, parse_search
 from registry.model.graph import Graph
+from registry.model.resource_type import client_names, subjects
 
 _PAGE = {name: f"page[{name}]" for name in MEMBERS}
 
@@ -147,11 +148,14 @@ def _parse_include(value: str, scope: QueryScope) -> tuple[Include, set[IncludeP
                 detail = f"{quoted(path)} has {len(steps)} steps; the maximum is"
                 raise InvalidParameter(f"{detail} {MAX_INCLUDE_STEPS}.", parameter="include")
             for number, step in enumerate(steps, 1):
-                if step not in relationships:
+                if number == len(steps) and (of := subjects(relationships, step)):
+                    tree.update({own: {} for own in of})
+                    break
+                if step not in relationships or relationships[step].subject:
                     detail = (
                         f"{quoted(step)} in {quoted(path)} is not a relationship of "
                         f"`{resource.type}` that can be included; available: "
-                        f"{quoted(*relationships)}."
+                        f"{quoted(*client_names(relationships))}."
                     )
                     raise InvalidParameter(detail, parameter="include")
                 if relationships[step].to_many and not (scope.linkage and number == 1):

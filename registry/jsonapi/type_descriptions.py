@@ -50,6 +50,7 @@ def _describe(resource: ResourceType, graph: Graph) -> _Json:
                 "writable": not relationship.read_only,
             }
             for name, relationship in resource.relationships.items()
+            if not relationship.subject
         },
         "sort": sort_names(resource, graph),
         "filters": [

@@ -24,6 +24,7 @@ from registry.model.resource_type import (
     Relationship,
     ResourceType,
 )
+from registry.model.revisions import REVISION, revision_type
 
 _MEMBER_NAME = re.compile(r"[a-z]([a-z0-9_]{0,61}[a-z0-9])?")
 
@@ -39,11 +40,17 @@ _MAX_INDEXES = 63
 
 
 class Graph(dict[str, ResourceType]):
-    """All types by name, with relationships in both directions, and those of histories."""
+    """All types by name, with relationships in both directions, and those of histories.
 
-    def __init__(self, declared: Iterable[ResourceType]) -> None:
+    revision_days: how long revisions are kept; None without any.
+    """
+
+    def __init__(self, declared: Iterable[ResourceType], revision_days: int | None = None) -> None:
+        self.revision_days = revision_days
         resources = tuple(declared)
         histories = tuple(history_types(resources))
+        if revision_days is not None:
+            histories += (revision_type(resources),)
         places = [
             (resource_type, _path_of(resource_type)) for resource_type in (*histories, *resources)
         ]
@@ -82,7 +89,7 @@ class Graph(dict[str, ResourceType]):
             raise InvalidDeclaration(
                 f"{unknown[0]!r} is not an attribute that can be unique; choose from {choices}"
             )
-        return Graph(
+        unique = (
             replace(
                 resource_type,
                 unique=resource_type.unique
@@ -94,6 +101,12 @@ class Graph(dict[str, ResourceType]):
             )
             for resource_type in self.writable
         )
+        return Graph(unique, self.revision_days)
+
+    @property
+    def revisions(self) -> ResourceType | None:
+        """The type of the revisions, if they are kept."""
+        return None if self.revision_days is None else self[REVISION]
 
     @property
     def writable(self) -> list[ResourceType]:
@@ -107,7 +120,8 @@ def _relationships(
     relationships, declared = [], []
     for link in resource_type.links:
         ends, key = (link.name, link.target, link.inverse), link.foreign_key
-        relationships.append(Relationship(*ends, key, False, resource_type.read_only))
+        fixed, subject = resource_type.read_only, resource_type.subject
+        relationships.append(Relationship(*ends, key, False, fixed, subject))
         declared.append((link.name, _path_of(resource_type, link.name)))
     for other in resources:
         for link in other.links:

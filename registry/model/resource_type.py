@@ -75,7 +75,8 @@ class Link:
 class Relationship:
     """One direction of a link. inverse: the name of the other one.
 
-    foreign_key: a stored field of the type itself if to-one, of the target if to-many.
+    foreign_key: a stored field of the type itself if to-one, of the target if to-many. subject: the
+    name that clients use, of one that stands for several.
     """
 
     name: str
@@ -84,6 +85,17 @@ class Relationship:
     foreign_key: str
     to_many: bool
     read_only: bool = False
+    subject: str | None = None
+
+
+def subjects(relationships: Mapping[str, Relationship], name: str) -> list[str]:
+    """Return the names of the relationships that one of this name stands for."""
+    return [own for own, each in relationships.items() if each.subject == name]
+
+
+def client_names(relationships: Mapping[str, Relationship]) -> list[str]:
+    """Return the names of relationships as clients know them."""
+    return list(dict.fromkeys(each.subject or name for name, each in relationships.items()))
 
 
 def _made(name: str, stored_name: str, field: Field[Any], **flags: bool) -> ResourceField:
@@ -111,8 +123,9 @@ class ResourceType:
     schema: of the attributes; those that are both `load_only` and `dump_only` are stored, but
     nothing that clients know of. unique: the names of attributes that no two resources share; null
     is not compared. added: the names of attributes and links that a file of types declares.
-    relationships, history_of: derived by the graph, never declared. The latter is the link of whose
-    history the resources are the periods; the service alone writes them.
+    relationships, history_of, subject: derived by the graph, never declared. history_of: the link
+    of whose history the resources are the periods. subject: the relationship that stands for all
+    links, of which each resource has one. The service alone writes resources with either.
     """
 
     type: str
@@ -122,6 +135,7 @@ class ResourceType:
     unique: frozenset[str] = frozenset()
     added: frozenset[str] = frozenset()
     history_of: Link | None = None
+    subject: str | None = None
     relationships: Mapping[str, Relationship] = field(default_factory=dict)
 
     @cached_property
@@ -156,8 +170,8 @@ class ResourceType:
                     link.name,
                     link.foreign_key,
                     ResourceId(allow_none=True),
-                    is_filterable=True,
-                    is_sortable=True,
+                    is_filterable=self.subject is None,
+                    is_sortable=self.subject is None,
                 )
                 for link in self.links
             ),
@@ -169,7 +183,7 @@ class ResourceType:
                 if link.history
                 for name, field in ((link.period_field, Integer), (link.changed_field, DateTime))
             ),
-            *([_MOMENT] if self.read_only else [_VERSION]),
+            *([_MOMENT] if self.history_of else [] if self.read_only else [_VERSION]),
         )
 
     def _attribute(self, name: str, attribute: Field[Any]) -> ResourceField:
@@ -178,11 +192,13 @@ class ResourceType:
         if attribute.data_key is not None or attribute.attribute is not None:
             reason = "must not have `data_key` or `attribute`: its name is that of the attribute"
             raise InvalidDeclaration(f"{'.'.join(path)} {reason}", *path)
-        if kind_of(attribute) is None:
+        made_kind = kind_of(attribute)
+        if made_kind is None:
             reason = f"is a {type(attribute).__name__}, whose stored form is not known"
             raise InvalidDeclaration(f"{'.'.join(path)} {reason}: give the class a `kind`", *path)
         is_shown, is_copy = not attribute.load_only, isinstance(attribute, CopiedText)
         is_declared = is_shown and name not in AUTHORSHIP
+        is_compared = is_shown and bool(made_kind.operators)
         return _made(
             name,
             name,
@@ -190,8 +206,8 @@ class ResourceType:
             is_declared=is_declared,
             is_shown=is_shown,
             is_writable=not attribute.dump_only,
-            is_filterable=is_shown,
-            is_sortable=is_shown and not is_copy,
+            is_filterable=is_compared,
+            is_sortable=is_compared and not is_copy,
             is_own=is_declared and not is_copy,
         )
 
@@ -224,7 +240,7 @@ class ResourceType:
     @property
     def read_only(self) -> bool:
         """Whether requests must not write the resources."""
-        return self.history_of is not None
+        return self.history_of is not None or self.subject is not None
 
     @property
     def writable_relationships(self) -> Mapping[str, Relationship]:
@@ -305,7 +321,8 @@ class ResourceType:
         Each change has to update the index: with one for `updated_at`, mongod takes a fifth more
         CPU for a batch of updates.
         """
-        return frozenset(each.stored_name for each in self.fields if each.is_indexed)
+        own = frozenset(each.stored_name for each in self.fields if each.is_indexed)
+        return own.union([link.foreign_key for link in self.links])
 
     @cached_property
     def record_attributes(self) -> Mapping[str, ResourceField]:
@@ -315,6 +332,8 @@ class ResourceType:
     @cached_property
     def fieldset_names(self) -> frozenset[str]:
         """The names allowed in `fields[type]` (JSON:API 1.0, Sparse Fieldsets)."""
+        if self.subject:
+            return frozenset({"id", *self.readable, self.subject})
         foreign_keys = (link.foreign_key for link in self.links)
         return frozenset({"id", *self.readable, *self.relationships, *foreign_keys})
 

@@ -22,7 +22,7 @@ from registry.model.attribute_schemas import example_of
 from registry.model.graph import Graph
 from registry.model.implicit_attributes import PrincipalName, StoredTime
 from registry.model.record import LinkedIds, Record
-from registry.model.resource_type import Relationship, ResourceType
+from registry.model.resource_type import Relationship, ResourceType, client_names
 from registry.openapi.schemas import Json, absolute
 from registry.protocol import OPERATIONS, RESULTS
 
@@ -67,7 +67,7 @@ def collections(resource_type: ResourceType, graph: Graph, url: str) -> Json:
     """Return the collection at a URL with only the resource: plain, with `include`, and a page."""
     alone, number = plain(resource_type, graph), f"{url}?page%5Bnumber%5D=1&page%5Bsize%5D=10"
     pages = {"first": number, "last": number, "prev": None, "next": None}
-    include = f"{url}?include={','.join(resource_type.relationships)}"
+    include = f"{url}?include={','.join(client_names(resource_type.relationships))}"
     shown: dict[str, tuple[Json, Json, Json]] = {
         "plain": (alone, {"self": url}, {}),
         "included": (included(resource_type, graph), {"self": include}, {}),

@@ -283,7 +283,14 @@ def _response_resource(resource_type: ResourceType, graph: Graph) -> Json:
     required = identity | {"attributes": attributes, "links": _self_link(resource_type)}
     own = {"self": text("The path of the linkage.")} | _RELATED
     relationships: Json = {}
+    if resource_type.subject:
+        identifiers = [
+            _identifier(graph[link.target], "Identifier") for link in resource_type.links
+        ]
+        relationships[resource_type.subject] = object_of({"data": or_null({"oneOf": identifiers})})
     for name, relationship in resource_type.relationships.items():
+        if relationship.subject:
+            continue
         data = {"data": _linkage(relationship, graph, "Identifier")}
         links = {"links": object_of(own, _PAGE_LINKS if relationship.to_many else {})}
         # Counts can be without linkage.

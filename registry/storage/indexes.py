@@ -21,6 +21,7 @@ from registry.model.graph import Graph
 from registry.model.record import ID, Record
 from registry.model.resource_field import ResourceField
 from registry.model.resource_type import ResourceType
+from registry.model.revisions import AT
 from registry.program import StartError
 from registry.storage.mongo.mongo_client import Database
 from registry.storage.mongo.read_commands import ReadCommands
@@ -32,6 +33,9 @@ _BUILD_SECONDS = 86_400.0
 """The time limit of a build, instead of that of the connection."""
 
 _INDEX_NOT_FOUND = 27
+"""MongoDB's error code."""
+
+_INDEX_OPTIONS_CONFLICT = 85
 """MongoDB's error code."""
 
 _PREFIX = "unique_"
@@ -56,7 +60,14 @@ _MAX_VALUES, _MAX_IDS, _MAX_CHARACTERS = 10, 5, 80
 async def build_indexes(database: Database, resource: ResourceType) -> None:
     """Build missing indexes for filters and sorts, each of a field and the id."""
     fields = sorted(resource.indexed_fields - {ID})
-    models = [IndexModel([(field, ASCENDING), (ID, ASCENDING)]) for field in fields]
+    # A revision has one of many links: the other indexes leave it out.
+    models = [
+        IndexModel(
+            [(field, ASCENDING), (ID, ASCENDING)],
+            **({"partialFilterExpression": {field: {"$exists": True}}} if resource.subject else {}),
+        )
+        for field in fields
+    ]
     existing = await database[resource.collection].index_information()
     # MongoDB refuses to build the same index under another name.
     named = [
@@ -68,6 +79,20 @@ async def build_indexes(database: Database, resource: ResourceType) -> None:
     missing = [model for model in models if list(model.document["key"].items()) not in named]
     if missing:
         await _build_missing(database, resource.collection, missing)
+
+
+async def prepare_expiry(database: Database, graph: Graph) -> None:
+    """Let MongoDB delete revisions after their days."""
+    if graph.revisions is None or graph.revision_days is None:
+        return
+    collection, seconds = graph.revisions.collection, graph.revision_days * 86_400
+    try:
+        await database[collection].create_index(AT, expireAfterSeconds=seconds)
+    except OperationFailure as error:
+        if error.code != _INDEX_OPTIONS_CONFLICT:
+            raise
+        index = {"keyPattern": {AT: ASCENDING}, "expireAfterSeconds": seconds}
+        await database.command("collMod", collection, index=index)
 
 
 async def drop_index(collection: AsyncIOMotorCollection[Record], name: str) -> bool:

@@ -139,6 +139,7 @@ _BSON_TYPES: Mapping[type, tuple[str, ...]] = {
     int: ("int", "long"),
     decimal.Decimal: ("decimal",),
     datetime.datetime: ("date",),
+    dict: ("object",),
 }
 """The BSON types of stored values, by the class that an attribute declares."""
 

@@ -17,7 +17,7 @@ from registry.storage.bulkheads import Bulkhead, Bulkheads
 from registry.storage.counters import COUNTERS, prepare_counters
 from registry.storage.errors import RecordRefused, translated_errors
 from registry.storage.index_builds import IndexBuilds
-from registry.storage.indexes import prepare_unique_indexes
+from registry.storage.indexes import prepare_expiry, prepare_unique_indexes
 from registry.storage.last_backup import find_last_backup
 from registry.storage.mongo.batching import Coalescer
 from registry.storage.mongo.change_feed import ChangeFeed
@@ -90,6 +90,7 @@ class Repository:
         await prepare_counters(self._database, self._graph)
         self.positions = await Positions.of(self._database, COUNTERS)
         await prepare_results(self._database)
+        await prepare_expiry(self._database, self._graph)
         await prepare_unique_indexes(self._database, self._graph)
         await self._index_builds.prepare()
         await self._disk_space.watch(self._database.client)

@@ -94,7 +94,8 @@ def test_no_command_has_a_prompt() -> None:
         assert not [block for block in blocks if block.startswith("$ ")], page
 
 
-async def test_both_tours_run_in_order_on_one_registry(api: Api) -> None:
+async def test_both_tours_run_in_order_on_one_registry(serve: Serve, settings: Settings) -> None:
+    api = await serve(settings=replace(settings, revisions=365), on_runner=False)
     address = f"127.0.0.1:{api.client.port}"
     assert await check_commands("README.md", address) >= 5
     (program,) = re.findall(r"```python\n(.*?)```", PAGES["README.md"], re.DOTALL)

@@ -14,9 +14,10 @@ from registry.jsonapi.authorization import required_by_query
 from registry.jsonapi.changes import NEW, Verb, Write
 from registry.jsonapi.content_negotiation import csv_charset, prefers
 from registry.jsonapi.error_objects import quoted
-from registry.jsonapi.error_types import InvalidParameter, PreconditionFailed
+from registry.jsonapi.error_types import InvalidParameter, NotFound, PreconditionFailed
 from registry.jsonapi.query import WITH_COUNT, Query, QueryScope
 from registry.jsonapi.request_documents import load
+from registry.jsonapi.revisions import is_visible
 from registry.protocol import CSV_TYPE
 from registry.storage import Listing
 
@@ -32,6 +33,8 @@ class DetailView(RespondingView):
         query = self.read_query(self.scope)
         snapshot = self.repository.snapshot()
         record = await snapshot.get(self.resource, self.resource_id)
+        if not is_visible(self.resource, record, query):
+            raise NotFound.resource(self.resource.type, str(self.resource_id))
         return await self.respond_with_resource(record, query, snapshot)
 
     async def patch(self) -> web.StreamResponse:

@@ -9,9 +9,10 @@ from functools import partial
 from bson.timestamp import Timestamp
 
 from registry.jsonapi.error_types import QueryTimeout
-from registry.jsonapi.filtering import Condition
+from registry.jsonapi.filtering import Condition, Filter
 from registry.jsonapi.pagination import END, CursorPage, NumberedPage, Order, Page, Window
 from registry.jsonapi.query import Query
+from registry.jsonapi.revisions import visible_revisions
 from registry.model.attributes import Operator
 from registry.model.record import Record
 from registry.model.resource_type import ResourceType
@@ -43,7 +44,11 @@ class Listing:
         query: Query,
         within: Mapping[str, int] | None = None,
     ) -> None:
-        common = (Condition(field, Operator.EQ, key) for field, key in (within or {}).items())
+        common: list[Filter] = [
+            Condition(field, Operator.EQ, key) for field, key in (within or {}).items()
+        ]
+        if resource_type.subject and query.readable is not None:
+            common.append(visible_revisions(resource_type, query.readable))
         self._plan = ReadPlan(
             snapshot,
             resource_type,
@@ -147,7 +152,9 @@ async def _numbered_page(plan: ReadPlan, page: NumberedPage) -> Window:
     """Return a page, read by skipping few records, and the total if it is requested."""
     offset, descending = (page.number - 1) * page.size, plan.order[0].descending
     snapshot = plan.snapshot
-    if not plan.filters and (page.total or offset > MAX_OFFSET):
+    # Counters do not know which revisions have expired.
+    is_counted = plan.resource_type.subject is None
+    if is_counted and not plan.filters and (page.total or offset > MAX_OFFSET):
         async with plan.admitted(is_heavy=False):
             counter, snapshot.time = await snapshot.reads.read_counter(
                 plan.resource_type, snapshot.time

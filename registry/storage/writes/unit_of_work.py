@@ -31,6 +31,7 @@ from registry.storage.records import (
 )
 from registry.storage.writes.identity_map import IdentityMap, RecordKey, Wanted
 from registry.storage.writes.link_periods import add_periods
+from registry.storage.writes.revisions import add_revisions
 from registry.storage.writes.unique_values import UniqueValues, completed, rejection
 from registry.storage.writes.write_requests import (
     RESULTS,
@@ -124,7 +125,8 @@ class UnitOfWork:
             await self._load_unique(writes, wanted)
         in_parts = self._is_alone and _is_divisible(requests[0])
         changes_links = any(request.changes_links for request in requests)
-        if changes_links or any(write.verb is Verb.ADD for write in writes):
+        creates = self._graph.revisions or any(write.verb is Verb.ADD for write in writes)
+        if changes_links or creates:
             await self.new_ids.load(holds=self._is_alone and not in_parts)
         limit = _MAX_MEMBERS_ALONE if self._is_alone else _MAX_MEMBERS
         if in_parts:
@@ -199,6 +201,8 @@ class UnitOfWork:
             results += await offload(partial(self._apply_part, rest, ids), size=size)
         if request.changes_links:
             await add_periods(self._records, self._graph, self.new_ids, self._time)
+        if self._graph.revisions:
+            await add_revisions(self._records, self._graph, self.new_ids, self._time)
         return results
 
     def _apply_part(self, writes: Sequence[Write], ids: dict[int, int]) -> list[WriteResult]:

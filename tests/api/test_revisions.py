@@ -1,0 +1,233 @@
+"""Revisions: what each write has changed, who made it, and when."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from registry.model.graph import Graph
+from registry.operations.consistency import check
+from registry.operations.forgetting import forget
+from registry.resources import RESOURCES
+from registry.settings import Settings
+from tests.conftest import Header, Serve
+from tests.support import Api, Database, add, identifier, new
+
+
+@pytest.fixture
+async def revised(serve: Serve, settings: Settings) -> Api:
+    return await serve(settings=replace(settings, revisions=30))
+
+
+@pytest.fixture
+async def guarded(fleet: Api, serve: Serve, settings: Settings) -> Api:  # noqa: ARG001 - its data
+    """Another service of the same database, which requires access tokens."""
+    return await serve(settings=replace(settings, revisions=30, auth="on"))
+
+
+@pytest.fixture
+async def fleet(revised: Api) -> Api:
+    """A person who had two computers and was renamed; then the person was deleted."""
+    ada = await revised.person("Ada", "King", email="ada@x.org")
+    for serial in ("A", "B"):
+        await revised.computer(serial, ada)
+    await revised.send("PATCH", "/persons/1", {**new("person", last_name="L"), "id": "1"})
+    await revised.request("DELETE", "/persons/1")
+    return revised
+
+
+async def changes(api: Api, path: str = "/revisions", **headers: str) -> list[Any]:
+    """Return action, subject, before and after of the revisions at a path."""
+    document = (await api.get(path, **headers)).document
+    return [
+        (
+            *(attributes["action"], subject["type"], subject["id"]),
+            *(attributes["before"], attributes["after"]),
+        )
+        for one in document["data"]
+        for attributes, subject in [(one["attributes"], one["relationships"]["resource"]["data"])]
+    ]
+
+
+ADA = {"first_name": "Ada", "last_name": "King", "email": "ada@x.org"}
+OWNER = {"owner": {"type": "person", "id": "1"}}
+
+
+async def test_each_write_leaves_a_revision_of_each_resource_that_it_changes(fleet: Api) -> None:
+    assert await changes(fleet) == [
+        ("created", "person", "1", {}, ADA),
+        ("created", "computer", "1", {}, {"serial": "A", **OWNER}),
+        ("created", "computer", "2", {}, {"serial": "B", **OWNER}),
+        ("updated", "person", "1", {"last_name": "King"}, {"last_name": "L"}),
+        *[("updated", "computer", id_, OWNER, {}) for id_ in ("1", "2")],
+        ("deleted", "person", "1", ADA | {"last_name": "L"}, {}),
+    ]
+
+
+async def test_a_write_that_changes_nothing_leaves_no_revision(revised: Api) -> None:
+    ada = await revised.person("Ada", "King")
+    linkage = [identifier("computer", await revised.computer("A", ada))]
+    same = new("person", {"computers": {"data": linkage}}, last_name="King") | {"id": ada}
+    assert (await revised.send("PATCH", f"/persons/{ada}", same)).status == 200
+    await revised.request("DELETE", "/persons/7")
+    await revised.send("POST", "/persons", new("person", first_name="Bob"))
+    bob = new("person", first_name="Bob", last_name="King")
+    tried = await revised.send("POST", "/persons", bob, Prefer="tx=rollback")
+    assert tried.status == 201
+    assert [one[:3] for one in await changes(revised)] == [
+        ("created", "person", "1"),
+        ("created", "computer", "1"),
+    ]
+
+
+async def test_a_request_leaves_its_net_effect(revised: Api) -> None:
+    person = new("person", first_name="Ada", last_name="King")
+    rename = {"op": "update", "data": {**new("person", last_name="L"), "lid": "a"}}
+    gone = {"op": "remove", "ref": {"type": "person", "lid": "b"}}
+    operations = [add(person, "a"), add(person, "b"), rename, gone]
+    assert (await revised.operate(*operations)).status == 200
+    assert await changes(revised) == [
+        ("created", "person", "1", {}, {"first_name": "Ada", "last_name": "L"})
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "ids"),
+    [
+        ("/computers/1/revisions?sort=-id", ["5", "2"]),
+        ("/computers/1/revisions?include=resource&page[size]=1", ["2"]),
+        ("/revisions?filter[action]=updated&sort=-at,id", ["5", "6", "4"]),
+        ("/revisions?filter[at][ge]=2026-01-01T00:00:00Z&page[size]=2", ["1", "2"]),
+        ("/revisions?filter[at][lt]=2026-01-01T00:00:00Z", []),
+        ("/revisions?filter[author]=null&page[number]=2&page[size]=3", ["4", "5", "6"]),
+        ("/revisions?page[number]=3&page[size]=3", ["7"]),
+        ("/revisions?sort=-id&page[size]=2", ["7", "6"]),
+    ],
+)
+async def test_revisions_are_read_as_other_types(fleet: Api, path: str, ids: list[str]) -> None:
+    document = (await fleet.get(path)).document
+    assert [one["id"] for one in document["data"]] == ids
+    assert "number" not in path or document["meta"]["total"] == 7
+
+
+async def test_pages_by_cursor_lead_both_ways(fleet: Api) -> None:
+    pages = await fleet.pages("/revisions?sort=-at&page[size]=3")
+    ids = [one["id"] for page in pages for one in page.data]
+    assert sorted(ids) == list("1234567")
+    back = (await fleet.get(pages[1].document["links"]["prev"].removeprefix(fleet.origin))).document
+    assert [one["id"] for one in back["data"]] == ids[:3]
+
+
+@pytest.mark.parametrize("method", ["POST", "PATCH", "DELETE"])
+async def test_revisions_cannot_be_written(fleet: Api, method: str) -> None:
+    for path in ("/revisions", "/revisions/1", "/persons/1/relationships/revisions"):
+        response = await fleet.request(method, path)
+        assert response.status == 405
+        assert response.headers["Allow"] == "GET, HEAD, OPTIONS"
+
+
+async def test_include_gives_nothing_for_what_is_gone(fleet: Api) -> None:
+    document = (await fleet.get("/revisions?include=resource&fields[revision]=resource")).document
+    assert [(one["type"], one["id"]) for one in document["included"]] == [
+        ("computer", "1"),
+        ("computer", "2"),
+    ]
+    (ada, *_) = document["data"]
+    assert ada["relationships"] == {"resource": {"data": {"type": "person", "id": "1"}}}
+    assert ada["attributes"] == {}
+    nested = (await fleet.get("/computers?include=revisions.resource&withCount=revisions")).document
+    (first, *_) = nested["data"]
+    assert first["relationships"]["revisions"]["meta"] == {"count": 2}
+    assert len(nested["included"]) == 4
+
+
+async def test_a_table_has_the_values_in_json(fleet: Api) -> None:
+    response = await fleet.fetch(
+        "/revisions?fields[revision]=action,before,resource&filter[id]=1,5", Accept="text/csv"
+    )
+    assert response.text.splitlines() == [
+        "\ufeffaction,before,resource.type,resource.id",
+        "created,{},person,1",
+        'updated,"{""owner"":{""type"":""person"",""id"":""1""}}",computer,1',
+    ]
+
+
+async def test_a_client_sees_what_it_may_read(guarded: Api, header: Header) -> None:
+    computers, persons = await header("computers:read"), await header("persons:read")
+    rest = {"serial": "A"}, {"serial": "B"}
+    assert await changes(guarded, **computers) == [
+        *[("created", "computer", id_, {}, own) for id_, own in zip("12", rest, strict=True)],
+        *[("updated", "computer", id_, {}, {}) for id_ in "12"],
+    ]
+    assert [one[1] for one in await changes(guarded, **persons)] == ["person"] * 3
+    assert await changes(guarded, "/computers/1/revisions", **computers) == [
+        ("created", "computer", "1", {}, {"serial": "A"}),
+        ("updated", "computer", "1", {}, {}),
+    ]
+    paths = ("/revisions/1", "/revisions/2", "/computers/1/revisions", "/revisions?page[number]=1")
+    assert [(await guarded.get(path, **persons)).status for path in paths] == [200, 404, 403, 200]
+    assert (await guarded.get(paths[-1], **computers)).document["meta"]["total"] == 4
+    included = (await guarded.fetch("/computers/1?include=revisions.resource", **computers)).text
+    assert "person" not in included
+    table = await guarded.fetch("/revisions", Accept="text/csv", **computers)
+    assert "person" not in table.text
+    both = await changes(guarded, **await header("persons:read", "computers:write"))
+    assert both == await changes(guarded, **await header("read"))
+
+
+async def test_revisions_have_the_author_and_the_time_of_the_write(
+    guarded: Api, header: Header
+) -> None:
+    sent = await header("write")
+    person = new("person", first_name="Bob", last_name="King")
+    await guarded.send("POST", "/persons?fields[person]=email", person, **sent)
+    shown = (await guarded.get("/persons/2?fields[person]=created_at,created_by", **sent)).data
+    (revision,) = (await guarded.get("/persons/2/revisions", **sent)).data
+    author, at = shown["attributes"]["created_by"], shown["attributes"]["created_at"]
+    assert (revision["attributes"]["author"], revision["attributes"]["at"]) == (author, at)
+    found = await guarded.get(f"/revisions?filter[author]={author}", **sent)
+    assert [one["id"] for one in found.data] == [revision["id"]]
+
+
+async def test_the_number_of_days_can_be_changed_and_the_setting_left_out(
+    fleet: Api,  # noqa: ARG001 - its data
+    serve: Serve,
+    settings: Settings,
+    database: Database,
+) -> None:
+    async def seconds() -> int:
+        indexes = await database.revisions.index_information()
+        return int(indexes["at_1"]["expireAfterSeconds"])
+
+    assert await seconds() == 30 * 86_400
+    await serve(settings=replace(settings, revisions=7))
+    assert await seconds() == 7 * 86_400
+    without = await serve()
+    assert (await without.get("/revisions")).status == 404
+    assert (await without.get("/persons/1/revisions")).status == 404
+    await without.person("Bob", "K")
+    assert await database.revisions.count_documents({}) == 7
+
+
+async def test_off_there_is_no_collection(api: Api, database: Database) -> None:
+    await api.person("Ada", "King")
+    assert "revisions" not in await database.list_collection_names()
+
+
+async def test_expired_revisions_keep_pages_and_the_check_right(
+    fleet: Api, database: Database
+) -> None:
+    await database.revisions.delete_many({"_id": {"$lt": 3}})
+    page = (await fleet.get("/revisions?page[number]=2&page[size]=4")).document
+    assert ([one["id"] for one in page["data"]], page["meta"]["total"]) == (["7"], 5)
+    assert (await check(database, Graph(RESOURCES, 30))).total == 0
+
+
+async def test_what_revisions_keep_of_a_deleted_person_can_be_forgotten(
+    fleet: Api, database: Database
+) -> None:
+    graph = Graph(RESOURCES, 30)
+    changed = await forget(database, graph, graph["person"], 1)
+    assert changed == {graph["assignment"]: 2, graph["revision"]: 3}
+    assert [one[3:] for one in await changes(fleet) if one[1] == "person"] == [({}, {})] * 3
+    assert (await forget(database, graph, graph["person"], 1) or {})[graph["revision"]] == 0

@@ -1,6 +1,8 @@
 """Files of rows, sent to a collection: what is stored, and the report."""
 
+import asyncio
 import json
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
@@ -8,9 +10,11 @@ import pytest
 
 from registry.protocol import CSV_TYPE, NDJSON_TYPE
 from registry.settings import Settings
-from tests.conftest import Serve
-from tests.support import Api
+from registry.storage import Tokens
+from tests.conftest import HURRIED, Grant, Header, Serve
+from tests.support import Api, Database
 
+CSV = {"Content-Type": CSV_TYPE}
 DRY = {"Prefer": "tx=rollback"}
 HEADER = "serial,owner.email,owner.first_name,owner.last_name\n"
 ADA = "ada@x.org,Ada,King"
@@ -149,3 +153,65 @@ async def test_a_file_can_be_refused_as_a_whole(
     refused, document = await post(api, path, file)
     assert (refused, detail in document["errors"][0]["detail"]) == (status, True), document
     assert await serials(api) == []
+
+
+async def test_a_client_may_send_all_of_a_file_before_it_reads_the_report(api: Api) -> None:
+    rows = b"A,B\n" * 60_000  # of which each is an error with a line of its own
+    head = f"POST /computers HTTP/1.1\r\nHost: h\r\nContent-Length: {len(rows) + 7}\r\n"
+    reader, writer = await asyncio.open_connection("127.0.0.1", api.client.port, limit=2**12)
+    head += "Content-Type: text/csv\r\nConnection: close\r\n\r\n"
+    writer.write(f"{head}serial\n".encode() + rows)
+    async with asyncio.timeout(60):
+        await writer.drain()
+        received = await reader.read()
+    writer.close()
+    assert received.count(b'"source":{"line"') == 60_000
+    assert b'"invalid":60000,"complete":true' in received
+
+
+async def test_a_file_that_stops_arriving_ends_after_what_was_counted(serve: Serve) -> None:
+    api = await serve(limits=HURRIED)
+    rows = "".join(f"S-{number:06}\n" for number in range(40_000))
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield f"serial\n{rows}".encode()
+        await asyncio.sleep(30)
+
+    async with api.client.post("/computers", data=pieces(), headers=CSV) as response:
+        lines = [json.loads(line) for line in (await response.read()).splitlines()]
+    assert lines[-1]["errors"][0]["code"] == "request_timeout"
+    counted = lines[-2]["meta"]["created"]["computer"]
+    assert "complete" not in lines[-2]["meta"]
+    assert len((await api.get(f"/computers?page[number]={counted}&page[size]=1")).data) == 1
+
+
+async def test_a_token_that_is_revoked_ends_an_import(
+    serve: Serve, secured: Settings, grant: Grant, database: Database
+) -> None:
+    api, token = await serve(settings=secured), await grant("computers:write")
+    rows = "".join(f"S-{number:06}\n" for number in range(30_000))
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield f"serial\n{rows}".encode()
+        while not await database.computers.count_documents({}):  # noqa: ASYNC110 - of the service
+            await asyncio.sleep(0.01)
+        await Tokens(database).revoke("0")
+        await asyncio.sleep(1.5)  # for as long as a token is remembered
+        yield rows.replace("S-", "T-").encode()
+
+    headers = {"Content-Type": CSV_TYPE, "Authorization": f"Bearer {token}"}
+    async with api.client.post("/computers", data=pieces(), headers=headers) as response:
+        lines = [json.loads(line) for line in (await response.read()).splitlines()]
+    assert lines[-1]["errors"][0]["code"] == "invalid_token"
+    assert lines[-2]["meta"]["rows"] <= 30_000
+
+
+async def test_an_import_needs_the_scopes_of_its_columns(
+    serve: Serve, secured: Settings, header: Header
+) -> None:
+    api = await serve(settings=secured)
+    of_computers = await header("computers:write")
+    assert (await post(api, "/computers", "serial\nA\n", **of_computers))[0] == 200
+    status, document = await post(api, "/computers", f"{HEADER}B,{ADA}\n", **of_computers)
+    assert (status, document["errors"][0]["code"]) == (403, "insufficient_scope")
+    assert (await post(api, "/persons", "email\na@x.org\n", **of_computers))[0] == 403

@@ -377,6 +377,8 @@ def _complete(mention: Mention, position: JsonPointer) -> dict[str, object]:
     """Return the attributes of a new resource, with defaults. Raises _InvalidRow."""
     try:
         sent = dict.fromkeys(mention.empty) | mention.sent
+        if mention.resource.writable.keys() <= sent.keys():  # nothing is required, nor by default
+            return dict.fromkeys(mention.empty) | mention.loaded
         return mention.resource.load(sent, partial=False)
     except ValidationError as error:
         raise _InvalidRow(

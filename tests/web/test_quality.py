@@ -4,6 +4,7 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from playwright.sync_api import FilePayload, Page, Response, expect
@@ -128,6 +129,14 @@ VIEWS = [
 ]
 
 
+WINDOWS: list[tuple[Literal["light", "dark"], int]] = [
+    ("light", 1280),
+    ("dark", 1280),
+    ("light", 390),
+]
+"""The schemes of colours and widths in which axe checks each view."""
+
+
 def show(view: Callable[[Page], None], page: Page) -> Page:
     """Open a view from the card."""
     expect(heading(page)).to_have_text("Radia Perlman")
@@ -142,7 +151,7 @@ def test_a_view_is_accessible_and_never_wider_than_the_window(
     axe = (checks / "node_modules" / "axe-core" / "axe.min.js").read_text()
     page = show(view, visit(card, reduced_motion="reduce"))
     page.evaluate(axe)
-    for scheme, width in (("light", 1280), ("dark", 1280), ("light", 390)):
+    for scheme, width in WINDOWS:
         page.emulate_media(color_scheme=scheme)
         page.set_viewport_size({"width": width, "height": 844})
         result = page.evaluate("axe.run({resultTypes: ['violations']})")

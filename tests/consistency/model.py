@@ -6,7 +6,7 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 SCALE = int(os.environ.get("CONSISTENCY_SCALE", "1"))
@@ -106,10 +106,25 @@ def body_of(
     return {"data": data}
 
 
+class Revision(NamedTuple):
+    """What a request has done with a resource, as a resource object shows it."""
+
+    action: str
+    before: dict[str, Any]
+    after: dict[str, Any]
+
+
+def _with_identifier(values: dict[str, Any]) -> dict[str, Any]:
+    """Return values with the resource identifier of the owner in place of the id."""
+    owner = values.get("owner")
+    return values if owner is None else values | {"owner": identifier(("person", owner))}
+
+
 class Model:
-    """The resources, their links and their versions.
+    """The resources, their links, their versions and their revisions.
 
     A version says whether a resource or its links have changed; its number has no meaning.
+    revisions: of each resource, from the oldest to the newest.
     """
 
     def __init__(self) -> None:
@@ -117,6 +132,8 @@ class Model:
         self.owners: dict[int, int | None] = {}
         self.versions: dict[Identity, int] = defaultdict(int)
         self.used: set[Identity] = set()
+        self.revisions: dict[Identity, list[Revision]] = defaultdict(list)
+        self._revised: dict[Identity, dict[str, Any]] = {}  # the values that revisions have told
 
     def copy(self) -> "Model":
         """Return a model that changes without this one."""
@@ -125,6 +142,8 @@ class Model:
         copied.owners |= self.owners
         copied.versions |= self.versions
         copied.used |= self.used
+        copied.revisions |= {identity: [*own] for identity, own in self.revisions.items()}
+        copied._revised = self._revised
         return copied
 
     def ids(self, type_name: str) -> list[int]:
@@ -198,6 +217,27 @@ class Model:
             for identity in changed:
                 if identity[1] is not None:
                     self.versions[identity[0], identity[1]] += 1
+
+    def revise(self) -> dict[Identity, Revision]:
+        """Add a revision of each resource that has changed since the last call; return them."""
+        before, after = self._revised, {key: self._values(key) for key in self.resources}
+        added: dict[Identity, Revision] = {}
+        for key in before.keys() | after.keys():
+            old, new = before.get(key, {}), after.get(key, {})
+            if old != new:
+                action = "updated" if old and new else "created" if new else "deleted"
+                changed = dict(old.items() - new.items()), dict(new.items() - old.items())
+                added[key] = Revision(action, *map(_with_identifier, changed))
+                self.revisions[key].append(added[key])
+        self._revised = after
+        return added
+
+    def _values(self, identity: Identity) -> dict[str, Any]:
+        """Return the attributes of a resource and its owner, without those that are null."""
+        values = dict(self.resources[identity])
+        if identity[0] == "computer":
+            values["owner"] = self.owners[identity[1]]
+        return {name: value for name, value in values.items() if value is not None}
 
     # Collections
 

@@ -53,6 +53,9 @@ QUERIES = 4
 """The number of queries for a collection in one step."""
 
 
+OPTIONS = ("--unique", "person.email", "--revisions", "30")
+"""Those of the service."""
+
 CURSORS = {"prev": "before", "next": "after"}
 """The link of a page -> the cursor in it."""
 
@@ -61,6 +64,13 @@ def cursor(link: str | None, name: str) -> str | None:
     """Return the cursor in the link of a page, None without one."""
     values = parse_qs(urlsplit(link or "").query).get(f"page[{name}]")
     return values[0] if values else None
+
+
+def told_by(revision: Any) -> tuple[Identity, str, Any, Any]:
+    """Return which resource a revision belongs to, what was done, and the values it shows."""
+    of, attributes = revision["relationships"]["resource"]["data"], revision["attributes"]
+    told = attributes["action"], attributes["before"], attributes["after"]
+    return ((of["type"], int(of["id"])), *told)
 
 
 class Client:
@@ -92,7 +102,8 @@ class Comparison(RuleBasedStateMachine):
     """Steps that send a request to the service and apply it to the model.
 
     tags: the entity tags that each resource had, with the versions they belong to. times: when each
-    resource was created and updated, and the attributes it then had.
+    resource was created and updated, and the attributes it then had. last_revision: the id of the
+    newest one that was compared.
     """
 
     def __init__(self, client: Client) -> None:
@@ -102,6 +113,8 @@ class Comparison(RuleBasedStateMachine):
         self.tags: dict[Identity, dict[str, int]] = defaultdict(dict)
         self.times: dict[Identity, tuple[Mapping[str, str], Mapping[str, Any]]] = {}
         self._delete_all()
+        self.last_revision = 0
+        self._new_revisions()
 
     def _delete_all(self) -> None:
         """Delete what the steps before, which may have failed, have left."""
@@ -114,6 +127,7 @@ class Comparison(RuleBasedStateMachine):
     def start(self, data: st.DataObject) -> None:
         for type_name in ("person",) * 4 + ("computer",) * 6:
             self.create(data, type_name)
+            self.each_change_has_a_revision()
 
     # Writes
 
@@ -311,6 +325,25 @@ class Comparison(RuleBasedStateMachine):
         assert pages == [ids[max(0, end - size) : end] for end in ends]
 
     @invariant()
+    def each_change_has_a_revision(self) -> None:
+        """A request leaves a revision of each resource that it changes, and no other."""
+        added = self.model.revise()
+        new = self._new_revisions()
+        assert sorted(map(told_by, new)) == sorted(
+            (identity, *revision) for identity, revision in added.items()
+        )
+        assert len({(each["attributes"]["at"], each["attributes"]["author"]) for each in new}) <= 1
+        for identity in added.keys() & self.model.resources.keys():
+            url = f"{resource_path(identity)}/revisions?sort=id"
+            found = self._get(url).document["data"]
+            expected = [(identity, *revision) for revision in self.model.revisions[identity]]
+            assert list(map(told_by, found)) == expected
+            if any(name != "owner" for name in (*expected[-1][2], *expected[-1][3])):
+                url = f"{resource_path(identity)}?fields[{identity[0]}]=updated_at"
+                updated_at = self._get(url).document["data"]["attributes"]["updated_at"]
+                assert found[-1]["attributes"]["at"] == updated_at
+
+    @invariant()
     def only_attributes_are_updated(self) -> None:
         """A change of links changes no times, and nothing changes the time of a creation."""
         for type_name in RELATIONSHIPS:
@@ -370,6 +403,13 @@ class Comparison(RuleBasedStateMachine):
                     if operand is not None or operator in {"eq", "ne"}:
                         condition = {"name": f"{prefix}{name}", "op": operator, "val": operand}
                         yield Query(fields, combined=(condition,))
+
+    def _new_revisions(self) -> list[Any]:
+        """Return the revisions that are newer than those of the last call."""
+        newest = self._get("/revisions?sort=-id&page[size]=100").document["data"]
+        new = [revision for revision in newest if int(revision["id"]) > self.last_revision]
+        self.last_revision = max(map(int, (each["id"] for each in newest)), default=0)
+        return new
 
     # What requests are made of
 
@@ -547,7 +587,7 @@ class Comparison(RuleBasedStateMachine):
 
 @pytest.mark.parametrize("examples", EXAMPLES)
 def test_responses_match_the_model(examples: int, start: Start, mongodb_uri: str) -> None:
-    client = Client(start("--unique", "person.email", mongodb_uri=mongodb_uri).url)
+    client = Client(start(*OPTIONS, mongodb_uri=mongodb_uri).url)
     run_state_machine_as_test(
         partial(Comparison, client),  # type: ignore[arg-type] # any factory is called
         settings=settings(

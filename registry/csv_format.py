@@ -18,7 +18,7 @@ from registry.jsonapi.documents import Compound
 from registry.jsonapi.error_objects import ErrorCollector, quoted
 from registry.jsonapi.error_types import InvalidParameter
 from registry.jsonapi.query import Include, Query
-from registry.jsonapi.revisions import visible_values
+from registry.jsonapi.visible_revisions import visible_values
 from registry.model.attributes import KINDS
 from registry.model.fieldset import fieldset
 from registry.model.graph import Graph

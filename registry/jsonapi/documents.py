@@ -26,7 +26,7 @@ from registry.jsonapi.changes import Change
 from registry.jsonapi.error_objects import ApiError
 from registry.jsonapi.pagination import BY_ID, CursorPage, Cursors, Window, page_links
 from registry.jsonapi.query import Query
-from registry.jsonapi.revisions import visible_values
+from registry.jsonapi.visible_revisions import visible_values
 from registry.model.fieldset import fieldset
 from registry.model.graph import Graph
 from registry.model.record import (

@@ -17,7 +17,7 @@ from registry.jsonapi.error_objects import quoted
 from registry.jsonapi.error_types import InvalidParameter, NotFound, PreconditionFailed
 from registry.jsonapi.query import WITH_COUNT, Query, QueryScope
 from registry.jsonapi.request_documents import load
-from registry.jsonapi.revisions import is_visible
+from registry.jsonapi.visible_revisions import is_visible
 from registry.protocol import CSV_TYPE
 from registry.storage import Listing
 

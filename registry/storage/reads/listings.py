@@ -12,7 +12,7 @@ from registry.jsonapi.error_types import QueryTimeout
 from registry.jsonapi.filtering import Condition, Filter
 from registry.jsonapi.pagination import END, CursorPage, NumberedPage, Order, Page, Window
 from registry.jsonapi.query import Query
-from registry.jsonapi.revisions import visible_revisions
+from registry.jsonapi.visible_revisions import visible_revisions
 from registry.model.attributes import Operator
 from registry.model.record import Record
 from registry.model.resource_type import ResourceType

@@ -31,7 +31,7 @@ from registry.storage.records import (
 )
 from registry.storage.writes.identity_map import IdentityMap, RecordKey, Wanted
 from registry.storage.writes.link_periods import add_periods
-from registry.storage.writes.revisions import add_revisions
+from registry.storage.writes.revision_records import add_revisions
 from registry.storage.writes.unique_values import UniqueValues, completed, rejection
 from registry.storage.writes.write_requests import (
     RESULTS,

@@ -1,5 +1,6 @@
 """Revisions: what each write has changed, who made it, and when."""
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -9,9 +10,10 @@ from registry.model.graph import Graph
 from registry.operations.consistency import check
 from registry.operations.forgetting import forget
 from registry.resources import RESOURCES
+from registry.resources.types_file import TypesFile
 from registry.settings import Settings
 from tests.conftest import Header, Serve
-from tests.support import Api, Database, add, identifier, new
+from tests.support import Api, Database, add, identifier, new, to_one
 
 
 @pytest.fixture
@@ -88,6 +90,115 @@ async def test_a_request_leaves_its_net_effect(revised: Api) -> None:
     assert (await revised.operate(*operations)).status == 200
     assert await changes(revised) == [
         ("created", "person", "1", {}, {"first_name": "Ada", "last_name": "L"})
+    ]
+
+
+async def test_rows_that_are_imported_leave_revisions(revised: Api) -> None:
+    async def send(file: str, query: str = "", **headers: str) -> None:
+        path = f"{revised.origin}/computers?rows[key]=serial{query}"
+        headers["Content-Type"] = "text/csv"
+        async with revised.client.request("POST", path, data=file, headers=headers) as response:
+            assert response.status == 200
+
+    columns = "serial,owner.email,owner.first_name,owner.last_name\n"
+    row = "A,ada@x.org,Ada,King\n"
+    await send(f"{columns}{row}B,,Eve,\n")  # the second row is invalid
+    await send(f"{columns}{row}")
+    await send(f"{columns}C,,,\n", Prefer="tx=rollback")
+    await send("serial,owner.email\nA,\n", query="&rows[replace]=true")
+    assert await changes(revised) == [
+        ("created", "person", "1", {}, ADA),
+        ("created", "computer", "1", {}, {"serial": "A", **OWNER}),
+        ("updated", "computer", "1", OWNER, {}),
+    ]
+
+
+async def test_a_deletion_in_parts_leaves_one_revision_of_each_computer(revised: Api) -> None:
+    ada, bob = await revised.person("Ada", "King"), await revised.person("Bob", "King")
+    computer = new("computer", {"owner": to_one(ada)}, serial="S")
+    for _ in range(3):
+        assert (await revised.operate(*[add(computer)] * 750)).status == 200
+    other = await revised.computer("S", bob)
+    assert (await revised.request("DELETE", f"/persons/{ada}")).status == 204
+    pages = await revised.pages("/revisions?filter[action][ne]=created&sort=id&page[size]=1000")
+    told = [
+        (resource["type"], int(resource["id"]), each["attributes"]["before"])
+        for page in pages
+        for each in page.data
+        for resource in [each["relationships"]["resource"]["data"]]
+    ]
+    assert told.pop() == ("person", 1, {"first_name": "Ada", "last_name": "King"})
+    assert sorted(told, key=str) == sorted(
+        [("computer", id_, OWNER) for id_ in range(1, int(other))], key=str
+    )
+
+
+async def test_writes_of_two_workers_leave_a_chain_of_values(
+    revised: Api, serve: Serve, settings: Settings
+) -> None:
+    workers = [revised, await serve(settings=replace(settings, revisions=30))]
+    persons = [await revised.person(f"{number}", "0") for number in range(3)]
+
+    async def rename(worker: int, number: int) -> None:
+        id_ = persons[number % 3]
+        data = new("person", last_name=f"{worker}-{number}") | {"id": id_}
+        assert (await workers[worker].send("PATCH", f"/persons/{id_}", data)).status == 200
+
+    async with asyncio.TaskGroup() as writers:
+        for number in range(30):
+            for worker in range(2):
+                writers.create_task(rename(worker, number))
+    for id_ in persons:
+        chain = [one[3:] for one in await changes(workers[1], f"/persons/{id_}/revisions?sort=id")]
+        now = (await workers[0].get(f"/persons/{id_}")).data["attributes"]["last_name"]
+        names = [after["last_name"] for _, after in chain]
+        assert [before.get("last_name") for before, _ in chain] == [None, *names[:-1]]
+        assert names[-1] == now
+        assert len(set(names)) == 21
+    total = (await revised.get("/revisions?page[size]=1&page[number]=1")).document["meta"]["total"]
+    assert total == 63
+
+
+TYPES = """
+[person]
+manager = {link = "person", inverse = "reports"}
+[phone]
+collection = "phones"
+price = {type = "decimal", default = 1.5}
+bought = "date"
+seen = "datetime"
+leased = {type = "boolean", default = false}
+owner  = {link = "person", inverse = "phones"}
+"""
+
+
+async def test_types_of_a_file_have_revisions_with_values_as_responses_show_them(
+    serve: Serve, settings: Settings
+) -> None:
+    types = TypesFile("t.toml", TYPES)
+    api = await serve(settings=replace(settings, revisions=30, types=types))
+    ada, bob = await api.person("Ada", "King"), await api.person("Bob", "King")
+    manager = {"manager": to_one(bob)}
+    assert (await api.patch(f"/persons/{ada}", new("person", manager))).status == 200
+    values = {"price": "2.50", "bought": "2026-01-31", "seen": "2026-03-01T00:00:00.000Z"}
+    phone = await api.create(new("phone", {"owner": to_one(bob)}, **values))
+    shown = (await api.get(f"/phones/{phone}")).data["attributes"]
+    cheaper = new("phone", price="2.5", bought=None, leased=True)
+    assert (await api.patch(f"/phones/{phone}", cheaper)).status == 200
+    owner = {"owner": {"type": "person", "id": bob}}
+    assert await changes(api, f"/phones/{phone}/revisions?sort=id") == [
+        ("created", "phone", phone, {}, shown | owner),
+        (
+            *("updated", "phone", phone),
+            {"price": "2.50", "bought": "2026-01-31", "leased": False},
+            {"price": "2.5", "leased": True},
+        ),
+    ]
+    assert (await api.request("DELETE", f"/persons/{bob}")).status == 204
+    assert sorted(one for one in await changes(api, "/revisions?sort=-id&page[size]=3")) == [
+        ("deleted", "person", bob, {"first_name": "Bob", "last_name": "King"}, {}),
+        ("updated", "person", ada, {"manager": owner["owner"]}, {}),
+        ("updated", "phone", phone, owner, {}),
     ]
 
 

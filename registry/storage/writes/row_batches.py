@@ -22,7 +22,6 @@ from registry.storage.counters import NewIds
 from registry.storage.mongo.transactions import Transaction
 from registry.storage.records import is_same
 from registry.storage.writes.identity_map import RecordKey
-from registry.storage.writes.link_periods import add_periods
 from registry.storage.writes.row_matches import RowMatches, value_of, values_of
 from registry.storage.writes.row_memory import FIRST_DRY_ID, RowMemory
 from registry.storage.writes.unit_of_work import UnitOfWork
@@ -208,8 +207,7 @@ class RowUnit(UnitOfWork):
                 raise _InvalidRow([self._batch.refused[index]])
             writes = self._writes(index, row)
             results = self._apply_part(writes, {})
-            if any(write.changes_links for write in writes):
-                await add_periods(self._records, self._graph, self.new_ids, self._time)
+            await self._add_history(changes_links=any(write.changes_links for write in writes))
         except InvalidFile:
             raise
         except _InvalidRow as error:

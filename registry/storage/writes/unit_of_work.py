@@ -199,11 +199,15 @@ class UnitOfWork:
                 self._set_unique.clear()
             size = max(request.size, len(self._records) if request.changes_links else 0)
             results += await offload(partial(self._apply_part, rest, ids), size=size)
-        if request.changes_links:
+        await self._add_history(changes_links=request.changes_links)
+        return results
+
+    async def _add_history(self, *, changes_links: bool) -> None:
+        """Add the periods and revisions of what the current request has changed."""
+        if changes_links:
             await add_periods(self._records, self._graph, self.new_ids, self._time)
         if self._graph.revisions:
             await add_revisions(self._records, self._graph, self.new_ids, self._time)
-        return results
 
     def _apply_part(self, writes: Sequence[Write], ids: dict[int, int]) -> list[WriteResult]:
         """Apply writes, and go on after one that is refused, so that all errors are reported.

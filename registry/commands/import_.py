@@ -51,6 +51,9 @@ _OPTIONS = {
 }
 """What the service says of its parameters, in the words of the command."""
 
+_OF_CSV = ("type", "key", "map", "replace", "encoding")
+"""The options that only CSV files have."""
+
 _EFFECTS = {"created": "created", "updated": "changed", "unchanged": "left unchanged"}
 
 
@@ -61,6 +64,10 @@ def main(arguments: Sequence[str]) -> None:
     parsed = parser.parse_args(arguments)
     if is_csv(parsed) and parsed.type is None:
         parser.error(f"--type: name the type of a CSV file: {' or '.join(_types(graph))}")
+    if not is_csv(parsed):
+        for name in _OF_CSV:
+            if getattr(parsed, name) != parser.get_default(name):
+                parser.error(f"--{name}: only CSV files have it, not NDJSON")
     if parsed.create and parsed.key:
         parser.error("--create: rows that are all new have no --key")
     tally = Tally(graph, parsed.url, is_dry=parsed.dry_run)
@@ -216,18 +223,18 @@ def _parser(graph: Graph) -> Parser:
     parser = client_parser("import", _DESCRIPTION, "[OPTIONS] FILE")
     add_file(parser, "the file to read, or - for standard input")
     add, repeatable = parser.add_argument, partial(parser.add_argument, action="append", default=[])
-    add("--type", choices=_types(graph), help="type of the rows of a CSV file")
+    add("--type", choices=_types(graph), help="CSV: type of the rows")
     key_help = (
-        "what tells resources apart: serial, owner.email, or first_name,last_name; repeatable"
+        "CSV: what tells resources apart: serial, owner.email, or first_name,last_name; repeatable"
     )
     repeatable("--key", metavar="NAMES", help=key_help)
     create_help = "create a new resource from each row; ids only link the lines of the file"
     add("--create", action="store_true", help=create_help)
-    replace_help = "empty cells remove values and links [default: leave them as they are]"
+    replace_help = "CSV: empty cells remove values and links [default: leave them as they are]"
     add("--replace", action="store_true", help=replace_help)
-    map_help = "column and what it becomes: 'Serial number=serial'; 'Notes=' leaves it out"
+    map_help = "CSV: column and what it becomes: 'Serial number=serial'; 'Notes=' leaves it out"
     repeatable("--map", metavar="COLUMN=NAME", type=checked(_map), help=map_help)
-    encoding_help = "encoding of the file, such as windows-1252 [default: utf-8]"
+    encoding_help = "CSV: encoding, such as windows-1252 [default: utf-8]"
     add("--encoding", default="utf-8", metavar="NAME", help=encoding_help)
     add("--dry-run", action="store_true", help="check and report, store nothing")
     return parser

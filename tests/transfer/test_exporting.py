@@ -97,7 +97,8 @@ async def test_an_export_can_be_imported_without_loss(
         else:
             done = await run("export", "--url", api.origin, *options, tmp_path / name)
             assert done.status == 0, done.errors
-        done = await run("import", "--url", api.origin, *options, "--replace", tmp_path / name)
+        replaces = ["--replace"] if name.endswith("csv") else []
+        done = await run("import", "--url", api.origin, *options, *replaces, tmp_path / name)
         assert (done.status, done.output.split(" ")[:2]) == (0, ["left", "unchanged"]), done
     assert await content(api) == before
     await delete_all(api)

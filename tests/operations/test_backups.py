@@ -7,6 +7,7 @@ import sys
 import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from gzip import GzipFile, compress
 from io import BytesIO, FileIO
@@ -21,9 +22,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from motor.motor_asyncio import AsyncIOMotorCollection
 
+from registry.model.graph import Graph
 from registry.operations import backups
 from registry.operations.backups import Backup, BackupError, Manifest, back_up, restore
+from registry.operations.consistency import check
 from registry.program import StartError, new_file
+from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.testing import new_name
 from tests.conftest import Serve
@@ -115,6 +119,27 @@ async def test_a_restored_database_has_every_byte_of_the_one_backed_up(
     restored = await content_of(other)
     assert {name: restored.get(name, []) for name in before} == before
     assert restored.keys() <= before.keys()
+
+
+async def test_a_service_continues_the_revisions_of_a_backup(
+    serve: Serve, settings: Settings, database: Database, other: Database, path: Path
+) -> None:
+    revised = replace(settings, revisions=30)
+    before = await serve(settings=revised)
+    await before.person("Ada", "King")
+    await before.request("DELETE", "/persons/1")
+    await back_up_to(database, path)
+    await restore_file(other, path)
+
+    after = await serve(settings=replace(revised, database=other.name))
+    assert (await after.get("/revisions")).data == (await before.get("/revisions")).data
+    await after.person("Bob", "King")
+    document = (await after.get("/revisions?page[number]=1")).document
+    assert [revision["id"] for revision in document["data"]] == ["1", "2", "3"]
+    assert document["meta"]["total"] == 3
+    indexes = await other.revisions.index_information()
+    assert indexes["at_1"]["expireAfterSeconds"] == 30 * 86_400
+    assert (await check(other, Graph(RESOURCES, 30))).total == 0
 
 
 async def test_a_backup_shows_one_point_in_time_while_clients_write(

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from registry.settings import Settings
 from tests.conftest import Serve
 from tests.devices import WITH_DEVICES
 from tests.support import Api, Database, complete_record
@@ -178,6 +180,26 @@ async def test_an_export_reports_what_it_has_written(
     exists = await run(*command)
     assert exists.status == 1
     assert "exists: choose another name or remove it" in exists.errors[0]
+
+
+async def test_revisions_are_exported_of_a_service_that_keeps_them(
+    serve: Serve, settings: Settings, run: RunCommand
+) -> None:
+    api = await serve(settings=replace(settings, revisions=30))
+    await api.computer("A", await api.person("Ada", "King"))
+    arguments = ("export", "-", "--url", api.origin, "--type=revision")
+    unknown = await run(*arguments)
+    assert (unknown.status, len(unknown.errors)) == (2, 1)
+    fields = "--fields=action,after,resource"
+    done = await run(*arguments, fields, "--sort=-id", REGISTRY_REVISIONS="30")
+    assert (done.status, done.output.splitlines()) == (
+        0,
+        [
+            "\ufeffaction,after,resource.type,resource.id",
+            'created,"{""serial"":""A"",""owner"":{""type"":""person"",""id"":""1""}}",computer,1',
+            'created,"{""first_name"":""Ada"",""last_name"":""King""}",person,1',
+        ],
+    )
 
 
 @pytest.mark.parametrize(

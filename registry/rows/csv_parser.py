@@ -64,6 +64,7 @@ class CsvParser:
         self._lines = deque[str]()
         self._number = 1  # of the first of these lines
         self._is_last = False
+        self._awaited = 0  # characters, before a record that was incomplete is read again
         self.delimiter: str | None = None
 
     def feed(self, piece: bytes, *, is_last: bool = False) -> None:
@@ -72,7 +73,13 @@ class CsvParser:
             text = self._decoder.decode(piece, is_last)
         except UnicodeDecodeError as error:
             raise self._undecodable(error) from None
+        except UnicodeError:  # so the codec says that there is no mark
+            raise InvalidFile(
+                "The file is not UTF-16: it has no byte order mark. Save it as CSV UTF-8, or name "
+                f"its encoding, one of {', '.join(CHARSETS)}."
+            ) from None
         self._is_last = is_last
+        self._awaited -= len(text)
         if is_last or "\n" in text or "\r" in text or (self._rest and self._rest[-1][-1] == "\r"):
             text = "".join([*self._rest, text])
             self._rest.clear()
@@ -90,8 +97,7 @@ class CsvParser:
             self._rest.append(text)
             self._rest_size += len(text)
         if self._rest_size > _MAX_RECORD:
-            line = self._number + len(self._lines)
-            raise InvalidFile(f"Line {line} is longer than {_MAX_RECORD:,} characters.")
+            raise _too_long(self._number + len(self._lines))
 
     def _undecodable(self, error: UnicodeDecodeError) -> InvalidFile:
         before = error.object[: error.start].count(b"\n")
@@ -107,6 +113,8 @@ class CsvParser:
         if self.delimiter is None and not self._begin():
             return
         assert self.delimiter is not None  # noqa: S101 - for mypy: it has begun
+        if self._awaited > 0 and not self._is_last:
+            return
         while self._lines:
             taken = list[str]()
             reader = csv.reader(self._take(taken), delimiter=self.delimiter, strict=True)
@@ -119,6 +127,7 @@ class CsvParser:
                     size = sum(map(len, taken))
                     if not is_complete and size < _MAX_RECORD:  # the rest has not arrived
                         self._lines.extend(taken)
+                        self._awaited = size  # else each piece would be read with all before it
                         return
                     self._number += len(taken)
                     read = f", read up to line {self._number - 1}" if len(taken) > 1 else ""
@@ -150,9 +159,15 @@ class CsvParser:
             self.delimiter = named[1]
             return True
         header = self._lines[0] if self._lines else ""
+        if len(header) > _MAX_RECORD:
+            raise _too_long(self._number)
         # The one that divides the header into the most columns.
         self.delimiter = max(_DELIMITERS, key=lambda delimiter: _columns(header, delimiter))
         return True
+
+
+def _too_long(line: int) -> InvalidFile:
+    return InvalidFile(f"Line {line} is longer than {_MAX_RECORD:,} characters.")
 
 
 def _columns(header: str, delimiter: str) -> int:

@@ -21,7 +21,10 @@ from registry.model.resource_type import Relationship, ResourceType
 from registry.rows.csv_parser import CsvParser, CsvRecord
 
 _MAX_VALUE = 100
-"""Characters of a value in an error."""
+"""Characters of a value in an error, and of what may be an id."""
+
+_MAX_COLUMNS = 1_000
+"""Columns of a file, those without a name included, as spreadsheets save them."""
 
 
 class RowError:
@@ -32,6 +35,8 @@ class RowError:
     def __init__(
         self, line: int, error: ApiError, column: str | None = None, value: str | None = None
     ) -> None:
+        if value is not None and len(value) > _MAX_VALUE:
+            value = f"{value[: _MAX_VALUE - 1]}…"
         self.line, self.error, self.column, self.value = line, error, column, value
 
     def to_object(self) -> dict[str, Any]:
@@ -42,9 +47,7 @@ class RowError:
         if self.column is not None:
             shown["source"]["column"] = self.column
         if self.value is not None:
-            text = self.value.encode("utf-8", "replace").decode()
-            cut = text if len(text) <= _MAX_VALUE else f"{text[: _MAX_VALUE - 1]}…"
-            shown["meta"] = {"value": cut}
+            shown["meta"] = {"value": self.value.encode("utf-8", "replace").decode()}
         return shown
 
 
@@ -157,21 +160,25 @@ class RowReader:
         """Add bytes of the file."""
         self._parser.feed(piece, is_last=is_last)
 
-    def rows(self) -> Iterator[Row]:
-        """Yield the rows that have arrived, without empty ones; the first call reads the header."""
+    def rows(self) -> Iterator[Row | None]:
+        """Yield the rows that have arrived, None for an empty one; the first call reads the header.
+
+        What is kept of an invalid row are its errors.
+        """
         for record in self._parser.records():
             if self._width is None:
                 self._read_header(record)
             elif record.defect or any(map(str.strip, record.cells)):
-                yield self._row(record)
+                row = self._row(record)
+                if row.errors:
+                    row.own, row.links = Mention(self._resource), {}
+                yield row
+            else:
+                yield None
 
     def _read_header(self, record: CsvRecord) -> None:
         """Find the columns."""
-        if record.defect:
-            raise InvalidFile(f"Line {record.line}, the header: {record.defect}")
-        header = [cell.strip().removeprefix("\ufeff") for cell in record.cells]
-        if not any(header):
-            raise InvalidFile("The file has no header.")
+        header = _header_in(record)
         renamed = self._options.renamed
         if unknown := [name for name in renamed if name not in header]:
             detail = f"The file has no column {quoted(unknown[0])}."
@@ -229,6 +236,7 @@ class RowReader:
             if text := cells[index].strip():
                 detail = "There is a value in a column without a name."
                 row.errors.append(RowError(row.line, InvalidField(detail), value=text))
+                break
         for each in self._columns:
             self._read(row, each, unescaped(cells[each.number]))
         for mention in row.mentions:
@@ -249,7 +257,7 @@ class RowReader:
             self._read_empty(row, header)
         elif column.field == "id":
             if mention is not row.own or self._uses_ids:
-                mention.id = text
+                mention.id = text[:_MAX_VALUE]
         else:
             self._read_value(row, mention, header, text)
 
@@ -344,3 +352,15 @@ class RowReader:
         if names and any(mention.stored(name) is not None or name == "id" for name in names):
             return names, True
         return tuple(sorted(named)), bool(names)
+
+
+def _header_in(record: CsvRecord) -> list[str]:
+    """Return the names of the columns. Raises InvalidFile."""
+    if record.defect:
+        raise InvalidFile(f"Line {record.line}, the header: {record.defect}")
+    header = [cell.strip().removeprefix("\ufeff") for cell in record.cells]
+    if not any(header):
+        raise InvalidFile("The file has no header.")
+    if len(header) > _MAX_COLUMNS:
+        raise InvalidFile(f"The file has {len(header):,} columns, more than {_MAX_COLUMNS:,}.")
+    return header

@@ -215,3 +215,14 @@ async def test_an_import_needs_the_scopes_of_its_columns(
     status, document = await post(api, "/computers", f"{HEADER}B,{ADA}\n", **of_computers)
     assert (status, document["errors"][0]["code"]) == (403, "insufficient_scope")
     assert (await post(api, "/persons", "email\na@x.org\n", **of_computers))[0] == 403
+
+
+async def test_others_are_served_while_empty_rows_are_read(api: Api) -> None:
+    file = "serial\n" + "\n" * 500_000 + "A\n"
+    importing = asyncio.create_task(report(api, BY_SERIAL, file))
+    served = 0
+    while not importing.done():
+        await api.get("/computers?page[size]=1")
+        served += 1
+    assert await importing == {"rows": 1, "created": {"computer": 1}}
+    assert served > 30

@@ -3,6 +3,7 @@
 import csv
 import io
 from collections.abc import Mapping
+from time import process_time
 from typing import Any
 
 import pytest
@@ -31,9 +32,9 @@ def read(
     reader = RowReader(GRAPH["device"], GRAPH, RowOptions(replaces=replaces), charset)
     for start in range(0, len(data), size):
         reader.feed(data[start : start + size])
-        rows += reader.rows()
+        rows += filter(None, reader.rows())
     reader.feed(b"", is_last=True)
-    return [*rows, *reader.rows()]
+    return [*rows, *filter(None, reader.rows())]
 
 
 def names_in(text: str) -> list[tuple[int, Any]]:
@@ -112,12 +113,41 @@ def test_a_column_without_a_name_must_be_empty() -> None:
         ("name,name\n", "The column `name` occurs twice"),
         ('"name\n', "Line 1, the header: This is not CSV"),
         ("x" * (2**20 + 1), "Line 1 is longer than 1,048,576 characters"),
+        ("x" * (2**20 + 1) + "\nA\n", "Line 1 is longer than 1,048,576 characters"),
+        ("name" + "," * 1_000, "The file has 1,001 columns, more than 1,000"),
     ],
 )
 def test_a_header_that_does_not_fit_stops(text: str, reason: str) -> None:
     with pytest.raises(InvalidFile) as raised:
         read(text)
     assert str(raised.value).startswith(reason)
+
+
+@pytest.mark.parametrize("text", ["name\nA\n", "n"])
+def test_utf_16_begins_with_a_byte_order_mark(text: str) -> None:
+    with pytest.raises(InvalidFile, match="The file is not UTF-16"):
+        read(text.encode("utf-16-le"), "utf-16")
+
+
+def test_a_long_quoted_record_is_not_read_anew_with_each_piece() -> None:
+    data = b'name\n"x' + b"\n" * 200_000 + b'"\nB\n'
+    began = process_time()
+    found = read(data[:150_000], size=2**17)
+    once = process_time() - began
+    began = process_time()
+    found = read(data, size=100)
+    assert [row.line for row in found] == [2, 200_003]
+    assert process_time() - began < 20 * once
+
+
+def test_values_without_a_column_name_are_one_error() -> None:
+    assert lines_of(read("name,,\nB,x,y\n")) == ["2: There is a value in a column without a name."]
+
+
+def test_little_is_kept_of_an_invalid_row() -> None:
+    [row] = read("name,note\n" + "x" * 10_000 + ",y\n")
+    assert not row.own.sent
+    assert [len(each.value or "") for each in row.errors] == [100]
 
 
 def test_an_unclosed_quote_says_which_lines_are_not_read() -> None:

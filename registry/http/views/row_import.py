@@ -42,7 +42,7 @@ _READ_AHEAD = 2**18
 mostly refused as a whole."""
 
 _ROWS_PER_TURN = 32
-"""Rows that are read before the event loop serves others: about 1 ms."""
+"""Rows, also empty ones, that are read before the event loop serves others: about 1 ms."""
 
 _KEPT_IN_MEMORY = 2**18
 """Bytes of a report that wait in memory for the client to read them; more are in a file."""
@@ -146,7 +146,8 @@ async def _batches(
 async def _chunks(reader: RowReader, rest: list[Row]) -> AsyncGenerator[Sequence[Row]]:
     """Yield the rows that have arrived, in batches. rest: what no batch has yet."""
     for count, row in enumerate(reader.rows(), 1):
-        rest.append(row)
+        if row is not None:
+            rest.append(row)
         if len(rest) == _BATCH_ROWS:
             yield rest[:]
             rest.clear()

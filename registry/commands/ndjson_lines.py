@@ -18,6 +18,9 @@ from registry.protocol import MERGE, OPERATIONS, ROLL_BACK
 _MAX_OPERATIONS, _MAX_BYTES = 500, 2**19
 """Operations of a request, and the bytes of their lines: half of what the service takes."""
 
+_MAX_LINE = 1_000_000
+"""Bytes of a line: what the service takes, without what a request has around it."""
+
 _POINTER = re.compile(rf"/{OPERATIONS}/(\d+)(?:/.*?(?:attributes|relationships)/([^/]*).*|/.*)?")
 
 _REJECTED = {400, 404, 409, 422}
@@ -43,14 +46,26 @@ def read_lines(file: IO[bytes], graph: Graph, *, creates: bool) -> Iterator[Line
 
     A line with an id updates that resource; others add one, or merge with it.
     """
-    for number, text in enumerate(file, 1):
-        if not text.isspace():
-            line = Line(number, size=len(text))
+    for number, text in enumerate(_texts(file), 1):
+        if text.isspace():
+            continue
+        line = Line(number, size=len(text))
+        if len(text) > _MAX_LINE:
+            line.defect = f"The line is longer than {_MAX_LINE:,} bytes."
+        else:
             try:
                 _read(line, orjson.loads(text), graph, creates=creates)
             except orjson.JSONDecodeError as error:
                 line.defect = f"This is not JSON: {error}."
-            yield line
+        yield line
+
+
+def _texts(file: IO[bytes]) -> Iterator[bytes]:
+    """Yield the lines of a file; of one that is too long, only the beginning."""
+    while text := file.readline(_MAX_LINE + 1):
+        yield text
+        while len(text) > _MAX_LINE and not text.endswith(b"\n"):
+            text = file.readline(_MAX_LINE + 1)
 
 
 def _read(line: Line, data: Any, graph: Graph, *, creates: bool) -> None:
@@ -135,7 +150,7 @@ class LineWriter:
             for operation, result in zip(operations, results, strict=True):
                 self._count(operation, result)
             break
-        return errors
+        return sorted(errors, key=lambda error: error["source"]["line"])
 
     def _link(self, data: dict[str, Any]) -> None:
         """Let relationships lead to what earlier requests have added."""

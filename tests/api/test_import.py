@@ -56,6 +56,13 @@ async def errors(api: Api, path: str, file: str | bytes) -> list[tuple[int, str 
     ]
 
 
+async def count(api: Api) -> int:
+    """Return how many computers are stored."""
+    document = (await api.get("/computers?page[number]=1&page[size]=1")).document
+    total: int = document["meta"]["total"]
+    return total
+
+
 async def serials(api: Api) -> list[tuple[str, str | None]]:
     """Return the serial number of each computer, with the address of its owner."""
     document = (await api.get("/computers?include=owner&sort=serial")).document
@@ -183,6 +190,41 @@ async def test_a_file_that_stops_arriving_ends_after_what_was_counted(serve: Ser
     counted = lines[-2]["meta"]["created"]["computer"]
     assert "complete" not in lines[-2]["meta"]
     assert len((await api.get(f"/computers?page[number]={counted}&page[size]=1")).data) == 1
+
+
+async def test_a_late_byte_of_another_charset_ends_the_report_with_an_error(api: Api) -> None:
+    rows = "".join(f"S-{number:06}\n" for number in range(100_000)).encode()
+    status, lines = await post(api, "/computers", b"serial\n" + rows + b"\xfc\nT\n")
+    assert status == 200
+    [error] = lines[-1]["errors"]
+    assert (error["status"], error["code"]) == ("422", "invalid_file")
+    assert "The file is not UTF-8: byte 0xfc in line 100002." in error["detail"]
+    counted = lines[-2]["meta"]
+    assert "complete" not in counted
+    assert counted["rows"] == counted["created"]["computer"] > 0
+    assert await count(api) == counted["rows"]
+
+
+async def test_an_import_whose_client_disconnects_is_completed_by_the_next(
+    serve: Serve, settings: Settings
+) -> None:
+    api = await serve(settings=replace(settings, unique=("computer.serial",)))
+    number = 40_000
+    file = "serial\n" + "".join(f"S-{index:06}\n" for index in range(number))
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield file[:300_000].encode()
+        await asyncio.sleep(30)
+
+    async with api.client.post("/computers", data=pieces(), headers=CSV) as response:
+        counted = json.loads(await response.content.readline())["meta"]
+        response.close()
+    assert await count(api) >= counted["rows"] == counted["created"]["computer"] > 0
+    totals = await report(api, "/computers", file)
+    created, unchanged = totals["created"]["computer"], totals["unchanged"]["computer"]
+    assert created + unchanged == totals["rows"] == number
+    assert unchanged >= counted["rows"]
+    assert await count(api) == number
 
 
 async def test_a_token_that_is_revoked_ends_an_import(

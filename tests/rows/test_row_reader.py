@@ -99,6 +99,47 @@ def test_every_invalid_cell_is_reported_with_its_line_and_column() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("name", "cell", "value"),
+    [
+        ("bought", "2026-02-28", "2026-02-28"),
+        ("bought", "28.02.2026", "2026-02-28"),
+        ("bought", "1.2.2026", "2026-02-01"),
+        ("active", "TRUE", True),
+        ("active", "yes", True),
+        ("active", "1", True),
+        ("active", "No", False),
+        ("price", "12.50", "12.50"),
+    ],
+)
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_values_are_read_as_people_write_them(
+    name: str, cell: str, value: object, delimiter: str
+) -> None:
+    [row] = read(f"name{delimiter}{name}\nA{delimiter}{cell}\n")
+    assert (lines_of([row]), row.own.sent) == ([], {"name": "A", name: value})
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t"])
+def test_a_decimal_comma_needs_another_separator_of_cells(delimiter: str) -> None:
+    [row] = read(f"name{delimiter}price\nA{delimiter}12,50\n")
+    assert (lines_of([row]), row.own.sent["price"]) == ([], "12.50")
+    [error] = lines_of(read('name,price\nA,"12,50"\n'))
+    assert error.startswith("2 price: Not a decimal number")
+    [error] = lines_of(read(f"name{delimiter}price\nA{delimiter}1.012,50\n"))
+    assert error.startswith("2 price: Not a decimal number")
+
+
+@pytest.mark.parametrize("cell", ["28/02/2026", "2/28/2026", "2026/02/28"])
+@pytest.mark.parametrize(("name", "time"), [("bought", ""), ("seen", " 12:30")])
+def test_a_date_with_slashes_is_refused_with_the_form_to_use(
+    name: str, time: str, cell: str
+) -> None:
+    assert lines_of(read(f"name,{name}\nA,{cell}{time}\n")) == [
+        f"2 {name}: Countries read a date with slashes differently: write 2026-02-28 or 28.02.2026."
+    ]
+
+
 def test_a_column_without_a_name_must_be_empty() -> None:
     found = read("name,,\nA,,\nB,,x\n")
     assert [row.line for row in found if not row.errors] == [2]

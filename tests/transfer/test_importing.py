@@ -278,6 +278,50 @@ async def test_the_rows_of_ndjson_link_by_lid_or_by_id(api: Api, import_text: Ru
     assert await fleet(api) == {"A-1": "Ada King", "B-1": "Bob Byron"}
 
 
+async def test_invalid_lines_of_ndjson_are_reported_and_the_others_stored(
+    api: Api, import_text: RunCommand
+) -> None:
+    ada, bob = (
+        {"type": "person", "attributes": {"first_name": name, "last_name": "King"}}
+        for name in ("Ada", "Bob")
+    )
+    owner = {"data": {"type": "person", "lid": "nobody"}}
+    computer = {
+        "type": "computer",
+        "attributes": {"serial": "A"},
+        "relationships": {"owner": owner},
+    }
+    unnamed = {"type": "person", "attributes": {"last_name": "King"}}
+    lines = [
+        orjson.dumps(ada),
+        b'{"type": "person"',
+        b'{"type": "person", "attributes": {"first_name": "\xff"}}',
+        b'["person"]',
+        orjson.dumps({"attributes": ada["attributes"]}),
+        b"",
+        orjson.dumps(computer),
+        orjson.dumps({"type": "person", "lid": "x" * 2_500_000}),
+        orjson.dumps(unnamed),
+        orjson.dumps(bob),
+    ]
+    done = await import_text(b"\n".join(lines), name="staff.ndjson")
+    assert done.status == 1
+    of_another_type = "This is not a resource object of one of these types: person, computer"
+    assert [re.split(": (?=unexpected|invalid|str)|, ass", line)[0] for line in done.errors] == [
+        "line 2: This is not JSON",
+        "line 3: This is not JSON",
+        f"line 4: {of_another_type}",
+        f"line 5: {of_another_type}",
+        "line 7, column owner: No preceding operation adds a `person` with this local id.",
+        "line 8: The line is longer than 1,000,000 bytes.",
+        "line 9, column first_name: Missing data for required field.",
+    ]
+    assert "skipped 7 invalid rows" in done.output
+    persons = (await api.get("/persons")).data
+    assert [person["attributes"]["first_name"] for person in persons] == ["Ada", "Bob"]
+    assert await fleet(api) == {}
+
+
 async def test_a_unique_attribute_is_the_key_and_a_taken_value_is_reported(
     serve: Serve, settings: Settings, run: RunCommand, tmp_path: Path
 ) -> None:

@@ -98,6 +98,14 @@ def registry(begin: Callable[..., Registry]) -> Registry:
 
 
 @pytest.fixture(scope="module")
+def secured(begin: Callable[..., Registry]) -> Registry:
+    """A service that requires tokens."""
+    registry = begin("--auth", "on")
+    registry.token = registry.grant("write")
+    return registry
+
+
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(**launch_options())

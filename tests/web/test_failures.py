@@ -17,14 +17,6 @@ from tests.web.support import ADA, button, edit, field, heading, note, rows
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def secured(begin: Callable[..., Registry]) -> Registry:
-    """A service that requires tokens."""
-    registry = begin("--auth", "on")
-    registry.token = registry.grant("write")
-    return registry
-
-
 @pytest.fixture
 def enter(secured: Registry, visit: Visit) -> Callable[..., Page]:
     """A function that opens the page with a new token with these scopes."""

@@ -1,5 +1,6 @@
 """The page for everybody: its types, accessibility, sizes of windows and text, and its requests."""
 
+import json
 import re
 import shutil
 from collections.abc import Callable
@@ -11,8 +12,9 @@ from playwright.sync_api import FilePayload, Page, Response, expect
 
 import registry.web
 from tests.programs import NODE, node_packages, run
+from tests.support import MEDIA_TYPE
 from tests.web.conftest import Registry, Visit
-from tests.web.support import button, field, heading, rows
+from tests.web.support import button, edit, field, heading, rows
 
 pytestmark = pytest.mark.slow
 
@@ -109,6 +111,23 @@ def selected(page: Page) -> None:
     expect(page.get_by_text("12 selected")).to_be_visible()
 
 
+def conflicting(page: Page) -> None:
+    edit(page, "Email", "mine@example.com")
+    id_ = page.url.rpartition("/")[2]
+    data = {"type": "person", "id": id_, "attributes": {"email": "theirs@example.com"}}
+    url = re.sub("/#.*", f"/persons/{id_}", page.url)
+    page.request.patch(url, data=json.dumps({"data": data}), headers={"Content-Type": MEDIA_TYPE})
+    expect(page.get_by_text("Somebody else has changed this meanwhile.")).to_be_visible()
+    button(page, "Save").click()
+    expect(page.get_by_role("radio", name="Theirs: theirs@example.com")).to_be_visible()
+
+
+def offline(page: Page) -> None:
+    page.context.set_offline(True)
+    page.get_by_role("link", name="Computers").first.click()
+    expect(page.get_by_role("main")).to_contain_text("cannot be reached")
+
+
 def plain(_: Page) -> None:
     """The card itself."""
 
@@ -126,6 +145,8 @@ VIEWS = [
     imported,
     deleted,
     selected,
+    conflicting,
+    offline,
 ]
 
 
@@ -144,13 +165,9 @@ def show(view: Callable[[Page], None], page: Page) -> Page:
     return page
 
 
-@pytest.mark.parametrize("view", VIEWS)
-def test_a_view_is_accessible_and_never_wider_than_the_window(
-    view: Callable[[Page], None], checks: Path, card: str, visit: Visit
-) -> None:
-    axe = (checks / "node_modules" / "axe-core" / "axe.min.js").read_text()
-    page = show(view, visit(card, reduced_motion="reduce"))
-    page.evaluate(axe)
+def check(page: Page, checks: Path) -> None:
+    """Fail if axe finds something on the page, or if it is too wide at some size."""
+    page.evaluate((checks / "node_modules" / "axe-core" / "axe.min.js").read_text())
     for scheme, width in WINDOWS:
         page.emulate_media(color_scheme=scheme)
         page.set_viewport_size({"width": width, "height": 844})
@@ -172,6 +189,21 @@ def test_a_view_is_accessible_and_never_wider_than_the_window(
         )
         assert wide == [], (width, size)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (width, size)
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_view_is_accessible_and_never_wider_than_the_window(
+    view: Callable[[Page], None], checks: Path, card: str, visit: Visit
+) -> None:
+    check(show(view, visit(card, reduced_motion="reduce")), checks)
+
+
+def test_the_question_for_a_token_is_accessible(
+    checks: Path, secured: Registry, visit: Visit
+) -> None:
+    page = visit(url=secured.url, reduced_motion="reduce")
+    expect(page.get_by_role("dialog").get_by_role("button")).to_have_text(["Continue"])
+    check(page, checks)
 
 
 def test_the_first_table_takes_few_small_requests(
@@ -197,3 +229,14 @@ def test_the_first_table_takes_few_small_requests(
     }
     # What was shown before is only confirmed.
     assert {one.status for one in responses if "/api/" in one.url} <= {200, 304}
+
+
+def test_a_phone_shows_many_rows_at_once(card: str, registry: Registry, visit: Visit) -> None:
+    page = visit(card, viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True)
+    page.goto(f"{registry.url}/#/computers?filter[serial][prefix]=CARD")
+    listed = rows(page, "Computers")
+    expect(listed).to_have_count(12)
+    expect(page.get_by_role("combobox", name="Sort by")).to_be_visible()
+    boxes = [row.bounding_box() for row in listed.all()]
+    tops, heights = zip(*[(box["y"], box["height"]) for box in boxes if box], strict=True)
+    assert (len(tops), tops[0] < 330, max(heights) <= 96) == (12, True, True), (tops, heights)

@@ -4,16 +4,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from marshmallow import ValidationError
-
 from registry.jsonapi.changes import Change, Identifier, Linkage, Verb, Write
-from registry.jsonapi.error_objects import ApiError, JsonPointer, RequestError, quoted
+from registry.jsonapi.error_objects import JsonPointer, RequestError, quoted
 from registry.jsonapi.error_types import (
     InvalidField,
     InvalidFile,
     NotFound,
     ValueTaken,
-    invalid_attributes,
 )
 from registry.model.graph import Graph
 from registry.model.record import ID, Record
@@ -24,26 +21,26 @@ from registry.storage.records import is_same
 from registry.storage.writes.identity_map import RecordKey
 from registry.storage.writes.row_matches import RowMatches, value_of, values_of
 from registry.storage.writes.row_memory import FIRST_DRY_ID, RowMemory
+from registry.storage.writes.row_writes import (
+    NEW,
+    InvalidPart,
+    InvalidRow,
+    check_creation,
+    complete,
+    identifier_of,
+    is_unique,
+    link_of,
+    needed_by,
+    place_of,
+)
 from registry.storage.writes.unit_of_work import UnitOfWork
 from registry.storage.writes.write_requests import Outcome, WriteRequest, WriteResult
 
 _ROWS_PER_TURN = 16
 """Rows that are applied before the event loop serves others: about 1 ms."""
 
-_NEW = -1
-"""The placeholder of the resource of a row; those of related ones are below."""
-
-
 _RELATED = 0
 """The line of a resource that a row has created, but that is not its own."""
-
-
-class InvalidPart(NamedTuple):
-    """What is wrong with a row. link, name: of the attribute; None for the row as a whole."""
-
-    error: ApiError
-    link: str | None = None
-    name: str | None = None
 
 
 class RowOutcome(NamedTuple):
@@ -51,22 +48,6 @@ class RowOutcome(NamedTuple):
 
     invalid: Sequence[InvalidPart] = ()
     effects: Sequence[tuple[str, str]] = ()
-
-
-class _InvalidRow(Exception):
-    def __init__(self, invalid: Sequence[InvalidPart]) -> None:
-        super().__init__()
-        self.invalid = invalid
-
-
-def place_of(error: ApiError) -> tuple[int, InvalidPart]:
-    """Return the index of the row that an error is about, and the part of it."""
-    match (error.pointer or "").split("/"):
-        case ["", index, "attributes", name]:
-            return int(index), InvalidPart(error, None, name)
-        case ["", index, link, "attributes", name]:
-            return int(index), InvalidPart(error, link, name)
-    return int((error.pointer or "/0").split("/")[1]), InvalidPart(error)
 
 
 class RowBatch(WriteRequest):
@@ -164,16 +145,16 @@ class RowUnit(UnitOfWork):
         matched = [
             mention
             for mention in mentions
-            if mention.key and mention.key != ("id",) and not _is_unique(mention)
+            if mention.key and mention.key != ("id",) and not is_unique(mention)
         ]
-        writes = [_related(row) for row in rows]
+        writes = [needed_by(row) for row in rows]
         writes += [
-            Write(Verb.ADD, mention.resource, _identifier(_NEW), Change(mention.loaded, ()))
+            Write(Verb.ADD, mention.resource, identifier_of(NEW), Change(mention.loaded, ()))
             for mention in mentions
             if mention.relationship and mention.loaded
         ]
         writes += [
-            Write(Verb.UPDATE, self._graph[type_name], _identifier(id_), Change({}, ()))
+            Write(Verb.UPDATE, self._graph[type_name], identifier_of(id_), Change({}, ()))
             for type_name, ids in (await self._matches.load(self._transaction, matched)).items()
             for id_ in ids
         ]
@@ -204,13 +185,13 @@ class RowUnit(UnitOfWork):
         self._set_unique.clear()  # by the rows before, each of other resources
         try:
             if index in self._batch.refused:
-                raise _InvalidRow([self._batch.refused[index]])
+                raise InvalidRow([self._batch.refused[index]])
             writes = self._writes(index, row)
             results = self._apply_part(writes, {})
             await self._add_history(changes_links=any(write.changes_links for write in writes))
         except InvalidFile:
             raise
-        except _InvalidRow as error:
+        except InvalidRow as error:
             self.outcomes.append(RowOutcome(error.invalid))
         except RequestError as error:
             self.outcomes.append(RowOutcome([place_of(each)[1] for each in error.errors]))
@@ -229,7 +210,7 @@ class RowUnit(UnitOfWork):
         return []
 
     def _writes(self, index: int, row: Row) -> list[Write]:
-        """Return the writes for a row: of related resources first. Raises _InvalidRow."""
+        """Return the writes for a row: of related resources first. Raises InvalidRow."""
         own, writes = row.own, list[Write]()
         record = self._find(own)
         if record is not None:
@@ -244,20 +225,20 @@ class RowUnit(UnitOfWork):
                 linkages.append(Linkage(relationship, ()))
         position = JsonPointer(f"/{index}")
         if record is None:
-            attributes = _complete(own, position)
+            attributes = complete(own, position)
             change = Change(attributes, tuple(linkages))
-            target = Identifier(_NEW, "", None)
+            target = Identifier(NEW, "", None)
             writes.append(Write(Verb.ADD, own.resource, target, change, position=position))
         else:
             # A key has found the resource, perhaps without regard to case.
             attributes = {name: value for name, value in own.loaded.items() if name not in own.key}
             change = Change(attributes, tuple(linkages))
-            target = _identifier(record[ID])
+            target = identifier_of(record[ID])
             writes.append(Write(Verb.UPDATE, own.resource, target, change, position=position))
         return writes
 
     def _find(self, mention: Mention) -> Record | None:
-        """Return the record that is mentioned, None for a new one. Raises _InvalidRow."""
+        """Return the record that is mentioned, None for a new one. Raises InvalidRow."""
         resource, names, records = mention.resource, mention.key, self._records
         if not names:
             return None
@@ -268,20 +249,20 @@ class RowUnit(UnitOfWork):
                     f"There is no `{resource.type}` with the id {quoted(mention.id or '')}. Ids of "
                     "another registry do not count here: leave the column out, or name a key."
                 )
-                raise _InvalidRow([InvalidPart(NotFound(detail), _link(mention), "id")])
+                raise InvalidRow([InvalidPart(NotFound(detail), link_of(mention), "id")])
             return record
-        if _is_unique(mention):
+        if is_unique(mention):
             id_ = self._unique.holder(resource, names[0], mention.stored(names[0]))
             return None if id_ is None else records.get((resource.type, id_))
         ids, count = self._matches.find(mention, records)
         if count > 1:
             shown = ", ".join(map(str, ids))
             detail = f"This is ambiguous: {count} {resource.collection} match, such as {shown}."
-            raise _InvalidRow([InvalidPart(InvalidField(detail), _link(mention), names[0])])
+            raise InvalidRow([InvalidPart(InvalidField(detail), link_of(mention), names[0])])
         return records.get((resource.type, ids[0])) if ids else None
 
     def _check_repetition(self, row: Row, record: Record) -> None:
-        """Raise _InvalidRow or InvalidFile if the resource of a row is that of an earlier one.
+        """Raise InvalidRow or InvalidFile if the resource of a row is that of an earlier one.
 
         Without a key, it must not be stored either.
         """
@@ -292,7 +273,7 @@ class RowUnit(UnitOfWork):
         if own.is_named:
             if line:
                 detail = f"The row repeats line {line}: the same {quoted(*names)}."
-                raise _InvalidRow([InvalidPart(InvalidField(detail), None, names[0])])
+                raise InvalidRow([InvalidPart(InvalidField(detail), None, names[0])])
             return
         if line == _RELATED:
             return
@@ -304,13 +285,13 @@ class RowUnit(UnitOfWork):
         )
 
     def _target(self, index: int, linked: Mention, writes: list[Write]) -> Identifier:
-        """Return the related resource; add the write that creates it. Raises _InvalidRow."""
-        record, link, resource = self._find(linked), _link(linked), linked.resource
+        """Return the related resource; add the write that creates it. Raises InvalidRow."""
+        record, link, resource = self._find(linked), link_of(linked), linked.resource
         if record is None:
-            placeholder = Identifier(_NEW - 1 - len(writes), "", None)
-            _check_creation(linked)
+            placeholder = Identifier(NEW - 1 - len(writes), "", None)
+            check_creation(linked)
             position = JsonPointer(f"/{index}/{link}")
-            change = Change(_complete(linked, position), ())
+            change = Change(complete(linked, position), ())
             writes.append(Write(Verb.ADD, resource, placeholder, change, position=position))
             return placeholder
         invalid = list[InvalidPart]()
@@ -325,67 +306,8 @@ class RowUnit(UnitOfWork):
                 detail = f"The {origin} has {'no value' if shown is None else quoted(str(shown))}."
                 invalid.append(InvalidPart(InvalidField(detail), link, name))
         if invalid:
-            raise _InvalidRow(invalid)
-        return _identifier(record[ID])
-
-
-def _is_unique(mention: Mention) -> bool:
-    """Whether a unique attribute alone tells the resource apart."""
-    return len(mention.key) == 1 and mention.key[0] in mention.resource.unique
-
-
-def _identifier(id_: int) -> Identifier:
-    return Identifier(id_, str(id_), None)
-
-
-def _link(mention: Mention) -> str | None:
-    return mention.relationship.name if mention.relationship else None
-
-
-def _related(row: Row) -> Write:
-    """Return a write that needs the same records as a row."""
-    linkages = [
-        Linkage(
-            row.own.resource.to_one[name],
-            tuple(_identifier(id_) for each in [linked] if each and (id_ := each.stored("id"))),
-        )
-        for name, linked in row.links.items()
-    ]
-    change = Change(row.own.loaded, tuple(linkages))
-    target = _identifier(row.own.stored("id") or _NEW)
-    return Write(Verb.ADD, row.own.resource, target, change)
-
-
-def _check_creation(linked: Mention) -> None:
-    """Raise _InvalidRow if the columns that are there do not create a related resource."""
-    resource, link = linked.resource, _link(linked)
-    missing = [
-        f"{link}.{name}"
-        for name, attribute in resource.writable.items()
-        if attribute.required and name not in linked.sent
-    ]
-    if missing or linked.fixed:
-        names = quoted(*linked.key)
-        needed = f"needs {quoted(*missing)}" if missing else "must not have read-only columns"
-        detail = f"There is no `{resource.type}` with this {names}. To create one, the row {needed}"
-        raise _InvalidRow([InvalidPart(InvalidField(f"{detail}."), link, linked.key[0])])
-
-
-def _complete(mention: Mention, position: JsonPointer) -> dict[str, object]:
-    """Return the attributes of a new resource, with defaults. Raises _InvalidRow."""
-    try:
-        sent = dict.fromkeys(mention.empty) | mention.sent
-        if mention.resource.writable.keys() <= sent.keys():  # nothing is required, nor by default
-            return dict.fromkeys(mention.empty) | mention.loaded
-        return mention.resource.load(sent, partial=False)
-    except ValidationError as error:
-        raise _InvalidRow(
-            [
-                InvalidPart(defect, _link(mention), name)
-                for name, messages in error.messages_dict.items()
-                for defect in invalid_attributes(mention.resource, {name: messages}, position)
-            ]
-        ) from None
+            raise InvalidRow(invalid)
+        return identifier_of(record[ID])
 
 
 def _effect(result: WriteResult) -> str:

@@ -33,7 +33,6 @@ async def variables(database: Database, mongodb_uri: str) -> dict[str, str]:
         ("token list", ">&-", 1, "standard output is closed"),
         ("token list", ">/dev/full", 1, "cannot write to standard output: No space left on device"),
         ("import --type person -", "<&-", 2, "-: standard input is closed"),
-        ("import --type person -", "</dev/null", 2, "-: the file has no header"),
     ],
 )
 def test_an_unusable_stream_is_reported_in_one_line(

@@ -156,6 +156,7 @@ def test_a_service_ends_with_its_terminal_except_under_nohup(
     command = [*under, *map(str, COMMAND), "--port", str(unused_tcp_port)]
     process, terminal = pty.fork()
     if process == 0:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests themselves may run under nohup
         os.chdir(ROOT)
         os.execvpe(command[0], command, environment(MONGODB_URI=mongodb_uri))  # noqa: S606
     assert eventually(lambda: responds(url))

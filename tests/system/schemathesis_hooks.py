@@ -13,6 +13,7 @@ INDESCRIBABLE_PARAMETERS = re.compile(
     r"|page\[(number|total|after|before)\]"  # either numbers or a cursor, which depends on `sort`
     r"|page\[[^\]]+\]\[size\]"  # only for relationships named in `include`
     r"|withCount"  # paths begin in `include`; Swagger UI sends no array that may not be empty
+    r"|rows\[.+"  # columns are in the file; POST has other parameters for each media type
     r"|sort"  # each field only once, ascending or descending
 )
 """Parameters whose validity OpenAPI 3.0 cannot describe."""
@@ -45,8 +46,8 @@ def _is_indescribable(error: dict[str, Any]) -> bool:
     # What exists and which values are taken depends on the state, with several errors too.
     if error["status"] in {"404", "409"}:
         return True
-    # What the columns of a file are called is text in its body.
-    if error["code"] == "invalid_file":
+    # The columns of a file are text in its body; it has no key, which documents may have.
+    if error["code"] == "invalid_file" or "A file of rows has no" in error["detail"]:
         return True
     # Positions come from responses; a key is for one request; a `lid` must be unique and refer to
     # an earlier operation; the length of a URL is limited.

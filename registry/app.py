@@ -54,9 +54,10 @@ def create_app(
     """
     capacity = capacity or Capacity.of(settings)
     app = application.new_application(settings, limits, capacity.response_seconds)
-    graph = settings.graph
     if resources:
         graph = Graph(resources, settings.revisions).with_unique(settings.unique)
+    else:
+        graph = settings.graph
     app[GRAPH] = graph
     app.cleanup_ctx.append(partial(_open_repository, capacity, on_failure))
     app.on_shutdown.append(_end_followers)

@@ -378,19 +378,11 @@ def _relationships(
     """Return a relationship as a member of each resource, empty for those that do not show it."""
     relationship = resource.relationships[name]
     target, path = relationship.target, path_of(resource)
-    if relationship.to_many and not linked:
-        start, related = (
-            f'"{name}":{{"links":{{"self":"{path}/',
-            f'/relationships/{name}","related":"',
-        )
-        count = f'/{name}"}},"meta":{{"count":'
-        return [
-            f"{start}{id_}{related}{path}/{id_}{count}{counted[id_]}}}}}" if id_ in counted else ""
-            for id_ in ids
-        ]
     if relationship.to_many:
         return [
-            _to_many(resource, relationship, id_, linked.get(id_, _NOT_SHOWN), counted.get(id_))
+            ""
+            if (to := linked.get(id_, _NOT_SHOWN)) is _NOT_SHOWN and id_ not in counted
+            else _to_many(relationship, f"{path}/{id_}", to, counted.get(id_))
             for id_ in ids
         ]
     start, self_link = f'"{name}":{{"data":', f',"links":{{"self":"{path}/'
@@ -407,30 +399,26 @@ def _relationships(
     ]
 
 
-def _to_many(
-    resource: ResourceType,
-    relationship: Relationship,
-    id_: int,
-    linked: LinkedIds,
-    count: int | None,
-) -> str:
-    """Return a to-many relationship as a member of a resource, empty if nothing of it is shown."""
-    if linked is _NOT_SHOWN and count is None:
-        return ""
-    name = relationship.name
-    data = "" if linked is _NOT_SHOWN else f'"data":{linkage(relationship.target, linked)},'
-    meta = "" if count is None else f',"meta":{{"count":{count}}}'
-    return f'"{name}":{{{data}"links":{_links(resource, name, id_, linked)}{meta}}}'
+def _to_many(relationship: Relationship, path: str, linked: LinkedIds, count: int | None) -> str:
+    """Return a to-many relationship as a member of the resource at a path."""
+    members = f'"links":{_links(relationship, path, linked)}'
+    if linked is not _NOT_SHOWN:
+        members = f'"data":{linkage(relationship.target, linked)},{members}'
+    if count is not None:
+        members = f'{members},"meta":{{"count":{count}}}'
+    return f'"{relationship.name}":{{{members}}}'
 
 
-def _links(resource: ResourceType, name: str, id_: int, linked: LinkedIds) -> str:
-    """Return the links of a to-many relationship, with those of pages if the linkage is a page."""
+def _links(relationship: Relationship, path: str, linked: LinkedIds) -> str:
+    """Return the links of a to-many relationship, with those of pages if the linkage is a page.
+
+    path: of the resource that has the relationship.
+    """
+    own, related = f"{path}/relationships/{relationship.name}", f"{path}/{relationship.name}"
     if not isinstance(linked, FirstPage):
-        path = f"{path_of(resource)}/{id_}"
-        return f'{{"self":"{path}/relationships/{name}","related":"{path}/{name}"}}'
-    links: dict[str, str | None] = {**relationship_links(resource, id_, name)}
-    page = CursorPage(linked.size, Cursors(resource.relationships[name].target, BY_ID))
+        return f'{{"self":"{own}","related":"{related}"}}'
+    page = CursorPage(linked.size, Cursors(relationship.target, BY_ID))
     first, last = ((linked.ids[0],), (linked.ids[-1],)) if linked.ids else (None, None)
     window = Window((), linked.more, first, last)
-    links |= page_links(page, window, path_of(resource, id_, "relationships", name))
+    links = {"self": own, "related": related, **page_links(page, window, own)}
     return orjson.dumps(links).decode()

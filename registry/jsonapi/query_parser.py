@@ -138,15 +138,22 @@ class FeedParser:
         return FeedQuery(self._types, self._after)
 
 
+def _steps_of(path: str, parameter: str) -> list[str]:
+    """Return the names in a path. Raises InvalidParameter if there are too many."""
+    steps = path.split(".")
+    if len(steps) > MAX_INCLUDE_STEPS:
+        detail = f"{quoted(path)} has {len(steps)} steps; the maximum is {MAX_INCLUDE_STEPS}."
+        raise InvalidParameter(detail, parameter=parameter)
+    return steps
+
+
 def _parse_include(value: str, scope: QueryScope) -> tuple[Include, set[IncludePath]]:
     """Return include paths as a tree, and those that lead to several resources."""
     root, to_many, errors = dict[str, Include](), set[IncludePath](), ErrorCollector()
     for path in dict.fromkeys(value.split(",")) if value else ():
-        tree, steps, (resource, relationships) = root, path.split("."), scope.start
+        tree, (resource, relationships) = root, scope.start
         with errors:
-            if len(steps) > MAX_INCLUDE_STEPS:
-                detail = f"{quoted(path)} has {len(steps)} steps; the maximum is"
-                raise InvalidParameter(f"{detail} {MAX_INCLUDE_STEPS}.", parameter="include")
+            steps = _steps_of(path, "include")
             for number, step in enumerate(steps, 1):
                 if number == len(steps) and (of := subjects(relationships, step)):
                     tree.update({own: {} for own in of})
@@ -171,18 +178,15 @@ def _parse_counts(value: str, include: Include, scope: QueryScope) -> Mapping[st
     """Return the to-many relationships to count, by the type that has them."""
     counts, errors, sent = dict[str, list[str]](), ErrorCollector(), value.split(",")
     for text in sent:
-        *path, name = text.split(".")
         tree, (resource, relationships) = include, scope.start
-        is_shown = scope.linkage is None or bool(path)
-        for step in path:
-            is_shown = is_shown and step in tree
-            if is_shown:
-                tree, resource = tree[step], scope.graph[relationships[step].target]
-                relationships = resource.relationships
         with errors:
-            if len(path) >= MAX_INCLUDE_STEPS:
-                detail = f"{quoted(text)} has {len(path) + 1} steps; the maximum is"
-                raise InvalidParameter(f"{detail} {MAX_INCLUDE_STEPS}.", parameter=WITH_COUNT)
+            *path, name = _steps_of(text, WITH_COUNT)
+            is_shown = scope.linkage is None or bool(path)
+            for step in path:
+                is_shown = is_shown and step in tree
+                if is_shown:
+                    tree, resource = tree[step], scope.graph[relationships[step].target]
+                    relationships = resource.relationships
             if not is_shown:
                 detail = f"{quoted(text)} must begin with a path that `include` names."
                 raise InvalidParameter(detail, parameter=WITH_COUNT)

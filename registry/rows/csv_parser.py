@@ -73,7 +73,7 @@ class CsvParser:
             text = self._decoder.decode(piece, is_last)
         except UnicodeDecodeError as error:
             raise self._undecodable(error) from None
-        except UnicodeError:  # so the codec says that there is no mark
+        except UnicodeError:  # of UTF-16: the byte order mark is missing
             raise InvalidFile(
                 "The file is not UTF-16: it has no byte order mark. Save it as CSV UTF-8, or name "
                 f"its encoding, one of {', '.join(CHARSETS)}."

@@ -86,9 +86,9 @@ class Mention:
         self.position = JsonPointer()
 
     @property
-    def is_empty(self) -> bool:
-        """Whether the row has no value for it."""
-        return self.id is None and not self.sent and not self.fixed
+    def link(self) -> str | None:
+        """The name of the relationship, None for the resource of the row itself."""
+        return self.relationship.name if self.relationship else None
 
     def stored(self, name: str) -> Any:
         """Return the stored form of an attribute, or the id; None without a value."""
@@ -151,10 +151,16 @@ class RowReader:
 
     def column_name(self, relationship: str | None, name: str) -> str:
         """Return how the header names a column; its usual name if the file has none."""
+        column = self._find_column(relationship, name)
+        if column is not None:
+            return column.header
+        return f"{relationship}.{name}" if relationship else name
+
+    def _find_column(self, relationship: str | None, name: str) -> _HeaderColumn | None:
         for each in self._columns:
             if each.column.relationship == relationship and each.column.field == name:
-                return each.header
-        return f"{relationship}.{name}" if relationship else name
+                return each
+        return None
 
     def feed(self, piece: bytes, *, is_last: bool = False) -> None:
         """Add bytes of the file."""
@@ -317,16 +323,10 @@ class RowReader:
         try:
             mention.loaded = mention.resource.load(mention.sent, partial=True)
         except ValidationError as error:
-            link = mention.relationship and mention.relationship.name
             for name, messages in error.messages_dict.items():
-                places = (
-                    each
-                    for each in self._columns
-                    if each.column.relationship == link and each.column.field == name
-                )
-                place = next(places, None)
-                value = None if place is None else unescaped(cells[place.number])
-                column = None if place is None else place.header
+                found = self._find_column(mention.link, name)
+                value = None if found is None else unescaped(cells[found.number])
+                column = None if found is None else found.header
                 defects = {name: messages}
                 for defect in invalid_attributes(mention.resource, defects, mention.position):
                     row.errors.append(RowError(row.line, defect, column, value))

@@ -17,10 +17,9 @@ from registry.http.app_keys import DEADLINES
 from registry.http.error_responses import log_error
 from registry.http.request_body import body_pieces
 from registry.http.request_headers import read_preferences
-from registry.http.sending import MAX_WRITE
 from registry.http.views.document_view import ResourceView
 from registry.jsonapi.authorization import Requirement
-from registry.jsonapi.error_objects import quoted
+from registry.jsonapi.error_objects import ApiError, quoted
 from registry.jsonapi.error_types import (
     InvalidFile,
     InvalidIdempotencyKey,
@@ -46,6 +45,9 @@ _ROWS_PER_TURN = 32
 
 _KEPT_IN_MEMORY = 2**18
 """Bytes of a report that wait in memory for the client to read them; more are in a file."""
+
+_MAX_PART = 2**16
+"""Bytes of a report that are written before waiting for the client."""
 
 
 async def import_rows(view: ResourceView, charset: str) -> web.StreamResponse:
@@ -208,7 +210,7 @@ class _Report:
                 self._write({"errors": [error.to_object() for error in errors]})
         self._write_counts()
 
-    def _located(self, row: Row, error: Any, link: str | None, name: str | None) -> RowError:
+    def _located(self, row: Row, error: ApiError, link: str | None, name: str | None) -> RowError:
         """Return an error of a row with its column and value."""
         if name is None:
             return RowError(row.line, error)
@@ -257,7 +259,7 @@ class _Report:
         while not self._is_over or self._sent < self._written:
             await self._has_more.wait()
             self._waiting.seek(self._sent)
-            piece = self._waiting.read(min(MAX_WRITE, 2**16))
+            piece = self._waiting.read(_MAX_PART)
             self._sent += len(piece)
             if self._sent == self._written:
                 self._waiting.seek(0)

@@ -29,7 +29,6 @@ from registry.storage.writes.row_writes import (
     complete,
     identifier_of,
     is_unique,
-    link_of,
     needed_by,
     place_of,
 )
@@ -249,7 +248,7 @@ class RowUnit(UnitOfWork):
                     f"There is no `{resource.type}` with the id {quoted(mention.id or '')}. Ids of "
                     "another registry do not count here: leave the column out, or name a key."
                 )
-                raise InvalidRow([InvalidPart(NotFound(detail), link_of(mention), "id")])
+                raise InvalidRow([InvalidPart(NotFound(detail), mention.link, "id")])
             return record
         if is_unique(mention):
             id_ = self._unique.holder(resource, names[0], mention.stored(names[0]))
@@ -258,7 +257,7 @@ class RowUnit(UnitOfWork):
         if count > 1:
             shown = ", ".join(map(str, ids))
             detail = f"This is ambiguous: {count} {resource.collection} match, such as {shown}."
-            raise InvalidRow([InvalidPart(InvalidField(detail), link_of(mention), names[0])])
+            raise InvalidRow([InvalidPart(InvalidField(detail), mention.link, names[0])])
         return records.get((resource.type, ids[0])) if ids else None
 
     def _check_repetition(self, row: Row, record: Record) -> None:
@@ -286,7 +285,7 @@ class RowUnit(UnitOfWork):
 
     def _target(self, index: int, linked: Mention, writes: list[Write]) -> Identifier:
         """Return the related resource; add the write that creates it. Raises InvalidRow."""
-        record, link, resource = self._find(linked), link_of(linked), linked.resource
+        record, link, resource = self._find(linked), linked.link, linked.resource
         if record is None:
             placeholder = Identifier(NEW - 1 - len(writes), "", None)
             check_creation(linked)

@@ -50,11 +50,6 @@ def identifier_of(id_: int) -> Identifier:
     return Identifier(id_, str(id_), None)
 
 
-def link_of(mention: Mention) -> str | None:
-    """Return the name of the relationship to a mentioned resource, None for that of the row."""
-    return mention.relationship.name if mention.relationship else None
-
-
 def needed_by(row: Row) -> Write:
     """Return a write that needs the same records as a row."""
     linkages = [
@@ -71,7 +66,7 @@ def needed_by(row: Row) -> Write:
 
 def check_creation(linked: Mention) -> None:
     """Raise InvalidRow if the columns that are there do not create a related resource."""
-    resource, link = linked.resource, link_of(linked)
+    resource, link = linked.resource, linked.link
     missing = [
         f"{link}.{name}"
         for name, attribute in resource.writable.items()
@@ -94,7 +89,7 @@ def complete(mention: Mention, position: JsonPointer) -> dict[str, object]:
     except ValidationError as error:
         raise InvalidRow(
             [
-                InvalidPart(defect, link_of(mention), name)
+                InvalidPart(defect, mention.link, name)
                 for name, messages in error.messages_dict.items()
                 for defect in invalid_attributes(mention.resource, {name: messages}, position)
             ]

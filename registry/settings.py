@@ -280,13 +280,13 @@ class Settings:
     def contradiction(self) -> str | None:
         """Return what is wrong with the combination of settings that are each valid."""
         try:
-            _ = Graph(declared_types(self.types)).with_unique(self.unique)
-        except InvalidDeclaration as error:
-            return f"--unique: {error}"
-        try:
-            _ = self.graph
+            graph = Graph(declared_types(self.types), self.revisions)
         except InvalidDeclaration as error:
             return f"--revisions: {error}"
+        try:
+            graph.with_unique(self.unique)
+        except InvalidDeclaration as error:
+            return f"--unique: {error}"
         if bool(self.oidc_issuer) != bool(self.oidc_audience):
             return "--oidc-issuer and --oidc-audience require each other"
         if bool(self.tls_certificate) != bool(self.tls_key):

@@ -53,26 +53,25 @@ async def body_pieces(request: web.Request) -> AsyncGenerator[bytes]:
     content_negotiation.check_content_encoding(encoding)
     _check_transfer(request)
     seconds, content = request.app[LIMITS].arrival_seconds, request.content
-    decode = _inflated if encoding and encoding.strip().lower() == "gzip" else _as_is
-    decompressor = zlib.decompressobj(GZIP_FORMAT)
+    is_gzip = encoding is not None and not _is_identity(encoding)
+    decompressor = zlib.decompressobj(GZIP_FORMAT) if is_gzip else None
     try:
         if not content.is_eof():
             await _ask_for_body(request)
         while not content.at_eof():
             async with asyncio.timeout(seconds):
                 piece = await content.readany()
-            for decoded_piece in decode(piece, decompressor):
-                yield decoded_piece
+            if decompressor is None:
+                yield piece
+            else:
+                for part in _inflated(piece, decompressor):
+                    yield part
     except TimeoutError as error:
         raise RequestTimeout(seconds) from error
     except (web.RequestPayloadError, zlib.error) as error:
         raise MalformedRequest(_UNDECODABLE) from error
-    if decode is _inflated and (not decompressor.eof or decompressor.unused_data):
-        raise MalformedRequest(_UNDECODABLE)
-
-
-def _as_is(piece: bytes, _: object) -> Iterator[bytes]:
-    yield piece
+    if decompressor is not None:
+        _require_complete(decompressor)
 
 
 def _inflated(piece: bytes, decompressor: "zlib._Decompress") -> Iterator[bytes]:
@@ -81,6 +80,16 @@ def _inflated(piece: bytes, decompressor: "zlib._Decompress") -> Iterator[bytes]
     while rest:
         yield decompressor.decompress(rest, _MAX_PIECE)
         rest = decompressor.unconsumed_tail
+
+
+def _is_identity(encoding: str) -> bool:
+    return encoding.strip().lower() == "identity"
+
+
+def _require_complete(decompressor: "zlib._Decompress") -> None:
+    """Raise MalformedRequest unless a body was one member of gzip (RFC 1952, 2.2)."""
+    if not decompressor.eof or decompressor.unused_data:
+        raise MalformedRequest(_UNDECODABLE)
 
 
 def _check_transfer(request: web.Request) -> None:
@@ -123,7 +132,7 @@ def decoded(body: bytes, encoding: str, limit: int) -> bytes:
 
     Raises BodyTooLarge, or MalformedRequest unless it is one member of gzip (RFC 1952, 2.2).
     """
-    if encoding.strip().lower() == "identity":
+    if _is_identity(encoding):
         return body
     decompressor = zlib.decompressobj(GZIP_FORMAT)
     try:
@@ -132,6 +141,5 @@ def decoded(body: bytes, encoding: str, limit: int) -> bytes:
         raise MalformedRequest(_UNDECODABLE) from error
     if len(result) > limit:
         raise BodyTooLarge(limit)
-    if not decompressor.eof or decompressor.unused_data:
-        raise MalformedRequest(_UNDECODABLE)
+    _require_complete(decompressor)
     return result

@@ -7,7 +7,7 @@ from importlib import import_module
 
 from registry import __version__
 from registry.commands.output import output
-from registry.program import note, program
+from registry.program import METRICS_VARIABLE, note, program
 from registry.settings import Parser
 
 _COMMANDS = {
@@ -35,7 +35,7 @@ _OPTIONS = ("-h", "--help", "--version")
 def main() -> None:
     """Run the command that the first argument names; serve if it names none."""
     # That of another program: `serve` sets it if there are several workers.
-    os.environ.pop("PROMETHEUS_MULTIPROC_DIR", None)
+    os.environ.pop(METRICS_VARIABLE, None)
     name, *arguments = sys.argv[1:] or ["serve"]
     if name.startswith("-") and name not in _OPTIONS:
         name, arguments = "serve", sys.argv[1:]

@@ -19,8 +19,7 @@ from prometheus_client import (
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from registry import __version__
-
-DIRECTORY_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
+from registry.program import METRICS_VARIABLE
 
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
@@ -36,7 +35,7 @@ _histogram = partial(Histogram, buckets=_LATENCIES, registry=_OF_PROCESS)
 
 def registry_of_service() -> CollectorRegistry:
     """Return the metrics of this process, or of all processes if the service has workers."""
-    if DIRECTORY_VARIABLE not in os.environ:
+    if METRICS_VARIABLE not in os.environ:
         return _OF_PROCESS
     summed = CollectorRegistry(support_collectors_without_names=True)  # for `name[]`
     MultiProcessCollector(summed)  # type: ignore[no-untyped-call]

@@ -20,6 +20,9 @@ from platformdirs import user_data_path
 
 _ROOT = Path(__file__).parents[1]
 
+METRICS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
+"""The variable by which prometheus-client finds the metrics that several processes share."""
+
 IS_CHECKOUT = (_ROOT / "setup.py").is_file()
 """Whether this package is in a checkout of the repository, where scripts run the commands."""
 

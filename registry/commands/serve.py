@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from registry.commands.output import discard_output, fail
 from registry.processes import event_loop
 from registry.processes.event_loop import listen, url_of
-from registry.program import IS_CHECKOUT, SWAGGER_UI, StartError
+from registry.program import IS_CHECKOUT, METRICS_VARIABLE, SWAGGER_UI, StartError
 from registry.settings import Settings, flag, parse_settings, variable
 
 _log = logging.getLogger("registry")
@@ -52,7 +52,7 @@ def _shared_metrics() -> Iterator[None]:
     except OSError as error:
         raise StartError(f"workers need a directory for temporary files: {error}") from error
     with directory as name:
-        os.environ["PROMETHEUS_MULTIPROC_DIR"] = name
+        os.environ[METRICS_VARIABLE] = name
         yield
 
 

@@ -39,7 +39,7 @@ Upload: TypeAlias = Callable[[], AsyncIterable[bytes]]
 """Returns a body, in pieces."""
 
 _SILENCE_SECONDS = 45
-"""How long a stream may be silent: the change feed has a comment every 15 s."""
+"""How long a stream may be silent: the change feed sends its position every 15 s."""
 
 
 @dataclass(unsafe_hash=True, slots=True)

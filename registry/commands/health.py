@@ -22,7 +22,7 @@ def main(arguments: Sequence[str]) -> None:
     parser = command_parser(
         "health",
         "Ask the service with these settings whether it is alive. The exit status is 0 if it "
-        "answers within 10 s, otherwise 1. It is alive without its database too.",
+        f"answers within {_SECONDS:g} s, otherwise 1. It is alive without its database too.",
         epilog=VARIABLES,
     )
     for name in ("host", "port", "tls_certificate", "tls_key"):

@@ -1,7 +1,7 @@
 """What a request needs before its view is called, declared for each path and method.
 
-There is no column for deadlines, as one rule holds for all: a response has to begin within the
-seconds of `Capacity.response_seconds`, apart from the time in which a client sends the body.
+The same deadline holds for all of them: a response has to begin within the seconds of
+`Capacity.response_seconds`, apart from the time in which a client sends the body.
 """
 
 from collections.abc import Mapping, Sequence

@@ -14,12 +14,13 @@ import os
 import shutil
 import socket
 from asyncio.subprocess import Process
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import (
     AbstractAsyncContextManager,
+    AbstractContextManager,
     AsyncExitStack,
     asynccontextmanager,
-    contextmanager,
+    closing,
     suppress,
 )
 from functools import partial
@@ -45,8 +46,8 @@ from registry.settings import Settings
 from registry.supervision import START_SECONDS, child_process, wait_for_exit
 
 OPLOG_MB = 1_024
-"""The space of the oplog: what followers of the change feed may have missed. There is no minimum of
-hours, with which a day of imports could fill the disk."""
+"""The size of the oplog: how many changes followers of the feed can catch up on. It keeps them for
+no minimum time, as a day of imports could then fill the disk."""
 
 _SNAPSHOT_SECONDS, _LONG_SNAPSHOT_SECONDS = 300, 3_600
 """How long mongod keeps a point in time, and how long while a command reads the whole database."""
@@ -236,13 +237,8 @@ async def _is_primary(client: _MongoClient) -> bool:
     return bool(hello["isWritablePrimary"])
 
 
-@contextmanager
-def _client_of(member: Path) -> Iterator[_MongoClient]:
-    client: _MongoClient = AsyncIOMotorClient(uri_of(member), serverSelectionTimeoutMS=5000)
-    try:
-        yield client
-    finally:
-        client.close()
+def _client_of(member: Path) -> AbstractContextManager[_MongoClient]:
+    return closing(AsyncIOMotorClient(uri_of(member), serverSelectionTimeoutMS=5000))
 
 
 async def _limit_log(log: Path, member: Path) -> NoReturn:

@@ -55,8 +55,8 @@ async def serve_with_workers(
 
     metrics_listener: listens on the port for metrics, if there is one. Closes `listener` but keeps
     its port reserved. `announce` gets one line with the URLs of the service once all workers are
-    ready. Raises StartError if a worker cannot start, or if a worker or the embedded mongod fails
-    repeatedly.
+    ready. Raises StartError if a worker cannot start or fails repeatedly, or if the embedded mongod
+    ends.
     """
     failures: asyncio.Queue[str] = asyncio.Queue()
     async with AsyncExitStack() as stack:

@@ -3,8 +3,9 @@
 import { chooseResource } from "./choose.js"
 import { announce, ask, openDialog } from "./dialogs.js"
 import { buttons, field, h } from "./dom.js"
-import { countedOf, itemsOf, performAll, relink } from "./operations.js"
+import { itemsOf, performAll, relink } from "./operations.js"
 import { texts } from "./texts.js"
+import { countedOf } from "./types.js"
 import { controlFor, refuse, valueOf } from "./values.js"
 
 /** @import { Identifier } from "./api.js" */

@@ -11,7 +11,7 @@ import { address, navigate, open } from "./router.js"
 import { columnsOf, linkTo, plainHead, Table } from "./table.js"
 import { texts } from "./texts.js"
 import { Timeline } from "./timeline.js"
-import { fieldsWithNames, labelOf, links, mayLink, mayWrite, nameOf, typeOf } from "./types.js"
+import { countedLinks, countedOf, fieldsWithNames, labelOf, links, mayLink, mayWrite, nameOf, typeOf } from "./types.js"
 import { shown } from "./values.js"
 
 /** @import { Identifier, Resource } from "./api.js" */
@@ -74,8 +74,7 @@ export class Card {
 
   /** @returns {Promise<Version>} */
   async #read() {
-    const names = [...this.type.attributes, ...this.type.authorship].map((attribute) => attribute.name)
-    const { document, etag } = await api.get(this.path, fieldsWithNames(this.type, names), this.signal)
+    const { document, etag } = await api.get(this.path, fieldsWithNames(this.type), this.signal)
     const resource = /** @type {Resource} */ (document.data)
     const name = nameOf(this.type, resource)
     return (this.shown = { resource, included: document.included ?? [], etag, name })
@@ -118,7 +117,7 @@ export class Card {
     const remove = button(texts.delete, () => this.#delete(), { class: "quiet danger" })
     const crumb = h("p", { class: "crumb" }, h("a", { href: `#${type.path}` }, type.plural))
     const heading = h("h1", { tabindex: "-1" }, h("bdi", {}, name))
-    const actions = type.writable && mayWrite(type.name) && h("div", { class: "actions" }, edit, remove)
+    const actions = mayWrite(type.name) && h("div", { class: "actions" }, edit, remove)
     show(this.#header, h("div", {}, crumb, heading), actions)
     if (this.#editor) return
     const attributes = type.attributes.filter((attribute) => attribute !== type.display || !attribute.readOnly)
@@ -209,8 +208,7 @@ export class Card {
     const { type } = this
     const { name, etag } = this.shown
     try {
-      const losses = links(type, true).filter((link) => link.writable)
-      const told = await Promise.all(losses.map((link) => this.#loss(link)))
+      const told = await Promise.all(countedLinks(type).map((link) => this.#loss(link)))
       const help = [...told.filter(Boolean), texts.deleteFinal].map((text) => h("p", {}, text))
       if (!(await ask(texts.deleteQuestion(name), help, texts.delete, { isDanger: true }))) return
       await api.change("DELETE", this.path, { headers: { "If-Match": etag } })
@@ -227,9 +225,8 @@ export class Card {
    * @param {Relationship} link
    */
   async #loss(link) {
-    const { label, plural } = typeOf(link.target)
     const count = await countOf(`${this.path}/${link.name}`, {}, this.signal)
-    return count === 0 ? "" : texts.deleteLinked(texts.counted(count, label, plural), count, labelOf(link.inverse))
+    return count === 0 ? "" : texts.deleteLinked(countedOf(typeOf(link.target), count), count, labelOf(link.inverse))
   }
 }
 
@@ -248,8 +245,7 @@ class Section {
     const newest = type.attributes.find(({ kind, name }) => kind === "time" && type.sort.includes(name))
     const sort = !type.writable && newest ? `-${newest.name}` : type.display?.name
     this.state = new URLSearchParams(sort && type.sort.includes(sort.replace("-", "")) ? { sort } : {})
-    const fields = [...type.attributes, ...type.authorship].map((attribute) => attribute.name)
-    this.query = { ...fieldsWithNames(type, fields), ...Object.fromEntries(this.state), "page[size]": String(ROWS) }
+    this.query = { ...fieldsWithNames(type), ...Object.fromEntries(this.state), "page[size]": String(ROWS) }
     const columns = columnsOf(type, card.type.name)
     const isChangeable = mayLink(card.type, link)
     const free = { name: "", label: "", kind: "actions", cell: (/** @type {Resource} */ member) => this.#free(member) }
@@ -294,7 +290,7 @@ class Section {
     show(this.#content, isEmpty ? h("p", { class: "empty" }, texts.noLinks) : this.table.element)
     const isWhole = !document.meta.page?.after
     const count = isWhole ? 0 : await countOf(this.path, {}, this.card.signal)
-    const all = texts.showAll(texts.counted(count, this.type.label, this.type.plural))
+    const all = texts.showAll(countedOf(this.type, count))
     show(this.#more, !isWhole && h("a", { href: address(this.path, this.state) }, all))
   }
 }

@@ -3,7 +3,7 @@
 import { api, isAborted, isSame, linkedTo } from "./api.js"
 import { h, newId } from "./dom.js"
 import { texts } from "./texts.js"
-import { fieldsWithNames, nameOf, typeOf } from "./types.js"
+import { countedOf, fieldsWithNames, nameOf, typeOf } from "./types.js"
 import { plain } from "./values.js"
 
 /** @import { Query, Resource } from "./api.js" */
@@ -41,11 +41,8 @@ function conditions(type, operator, text) {
  */
 async function search(type, filter, signal) {
   const attributes = type.attributes.filter((attribute) => attribute !== type.display && !attribute.copiedFrom)
-  const fields = fieldsWithNames(
-    type,
-    attributes.map((attribute) => attribute.name),
-  )
-  const { document } = await api.get(type.path, { ...fields, ...filter, "page[size]": `${RESULTS_PER_TYPE}` }, signal)
+  const query = { ...fieldsWithNames(type, attributes), ...filter, "page[size]": String(RESULTS_PER_TYPE) }
+  const { document } = await api.get(type.path, query, signal)
   const found = document.data.map((/** @type {Resource} */ resource) => {
     const name = nameOf(type, resource)
     const others = attributes.map((attribute) => ({ attribute, value: resource.attributes[attribute.name] }))
@@ -187,7 +184,7 @@ export class FindBox {
       this.clear()
       onNew?.(type, typed)
     }
-    const counted = texts.counted(total, type.label, type.plural)
+    const counted = countedOf(type, total)
     return [
       ...(onAll && total > shown ? [{ type, title: texts.showAll(counted), more: "", pick: all }] : []),
       ...(onNew ? [{ type, title: texts.chooseNew(type.label, text), more: "", pick: create }] : []),

@@ -6,7 +6,7 @@ import { buttons, h, isBusy, newId, whileBusy } from "./dom.js"
 import { FindBox } from "./find.js"
 import { protect } from "./router.js"
 import { texts } from "./texts.js"
-import { links, mayWrite, nameOf, typeOf } from "./types.js"
+import { linkable, nameOf, typeOf } from "./types.js"
 import { controlFor, valueOf } from "./values.js"
 
 /** @import { Identifier, Resource } from "./api.js" */
@@ -37,8 +37,7 @@ export class Inputs {
       const control = controlFor({ ...attribute, required: isRequired }, value)
       this.#add(attribute.name, attribute.label, control, attribute.description, isRequired)
     }
-    const linkable = links(type, false).filter((link) => link.writable && mayWrite(link.target))
-    for (const link of this.isNew ? linkable : []) this.#addLink(link)
+    for (const link of this.isNew ? linkable(type) : []) this.#addLink(link)
     this.message = h("p", { role: "alert", class: "error" })
     const all = [...this.#fields.values()].map((field) => field.element)
     this.element = h("div", { class: "inputs" }, ...all, this.message)

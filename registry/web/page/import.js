@@ -6,7 +6,7 @@ import { button, buttons, field, grid, h, show } from "./dom.js"
 import { saveFile } from "./list.js"
 import { refresh } from "./router.js"
 import { texts } from "./texts.js"
-import { labelOf, links, mayWrite, typeOf, writableTypes } from "./types.js"
+import { countedOf, labelOf, linkable, typeOf, writableTypes } from "./types.js"
 
 /** @import { ErrorObject, Query } from "./api.js" */
 /** @import { Child } from "./dom.js" */
@@ -44,13 +44,12 @@ function cellsOf(line) {
  * Return what the columns of a type can become: its attributes, and those of what it is linked to.
  * @param {Type} type
  */
-function columnsOf(type) {
+function columnNames(type) {
   const named = (/** @type {Type} */ of, /** @type {string} */ prefix) => {
     const attributes = of.attributes.filter((attribute) => !attribute.readOnly || (prefix && attribute === of.display))
     return ["id", ...attributes.map(({ name }) => name)].map((name) => prefix + name)
   }
-  const linked = links(type, false).filter((link) => mayWrite(link.target))
-  return [...named(type, ""), ...linked.flatMap((link) => named(typeOf(link.target), `${link.name}.`))]
+  return [...named(type, ""), ...linkable(type).flatMap((link) => named(typeOf(link.target), `${link.name}.`))]
 }
 
 /** @param {string} text */
@@ -134,7 +133,7 @@ class Job {
     this.file = file
     this.signal = signal
     this.onBusy = onBusy
-    const names = columnsOf(type)
+    const names = columnNames(type)
     this.selects = headers.map((header, index) => {
       const meant = columnFor(header, names)
       const options = names.map((name) => h("option", { value: name, selected: name === meant }, labelOf(name)))
@@ -231,8 +230,7 @@ class Job {
     const good = meta.rows - meta.invalid
     const counts = ["created", "updated", "unchanged"].flatMap((effect) =>
       Object.entries(meta[effect] ?? {}).map(([name, count]) => {
-        const { label, plural } = typeOf(name)
-        return texts.importCount(effect, texts.counted(/** @type {number} */ (count), label, plural))
+        return texts.importCount(effect, countedOf(typeOf(name), /** @type {number} */ (count)))
       }),
     )
     const found = isDryRun ? texts.importGood(good) : texts.importDone(good)

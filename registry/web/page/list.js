@@ -7,9 +7,9 @@ import { chips, openFilter } from "./filter.js"
 import { inTurn, later } from "./reads.js"
 import { address, navigate } from "./router.js"
 import { Selection } from "./selection.js"
-import { columnsOf, counted, Table } from "./table.js"
+import { columnsOf, Table } from "./table.js"
 import { texts } from "./texts.js"
-import { fieldsWithNames, mayWrite } from "./types.js"
+import { countedLinks, countedOf, fieldsWithNames, mayWrite } from "./types.js"
 
 /** @import { Document, Query, Resource } from "./api.js" */
 /** @import { Change } from "./feed.js" */
@@ -53,9 +53,8 @@ export class List {
     this.signal = signal
     this.title = type.plural
     const columns = columnsOf(type, parent?.name)
-    const fields = [...type.attributes, ...type.authorship].map((attribute) => attribute.name)
-    const counts = counted(type).map((link) => link.name)
-    this.query = { ...fieldsWithNames(type, fields), ...(counts.length > 0 ? { withCount: counts.join(",") } : {}) }
+    const counts = countedLinks(type).map((link) => link.name)
+    this.query = { ...fieldsWithNames(type), ...(counts.length > 0 ? { withCount: counts.join(",") } : {}) }
     this.filters = Object.fromEntries([...state].filter(([name]) => name.startsWith("filter")))
     this.mayAdd = !parent && mayWrite(type.name)
     const isSelectable = mayWrite(type.name)
@@ -170,7 +169,7 @@ export class List {
 
   /** @param {number} total */
   #tellCount(total) {
-    this.#count.textContent = texts.counted(total, this.type.label, this.type.plural)
+    this.#count.textContent = countedOf(this.type, total)
     this.selection.total = total
     this.selection.render()
   }
@@ -184,7 +183,7 @@ export class List {
   update(changes) {
     for (const id of this.table.affected(changes)) this.#changed.add(id)
     for (const { op, type, id } of changes) {
-      if (counted(this.type).some((link) => link.target === type)) this.#readCounts()
+      if (countedLinks(this.type).some((link) => link.target === type)) this.#readCounts()
       if (type !== this.type.name) continue
       if (op === "add" && !this.table.has(id) && this.#added.size <= MAX_NEWER) this.#added.add(id)
       if (op === "remove") this.#added.delete(id)

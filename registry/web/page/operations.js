@@ -4,7 +4,7 @@ import { api, Failure, isSame } from "./api.js"
 import { announce, announceFailure } from "./dialogs.js"
 import { refresh } from "./router.js"
 import { texts } from "./texts.js"
-import { labelOf, nameOf } from "./types.js"
+import { countedOf, labelOf, nameOf } from "./types.js"
 
 /** @import { Identifier, Resource } from "./api.js" */
 /** @import { Relationship, Type } from "./types.js" */
@@ -153,6 +153,3 @@ async function undo(type, link, items, target) {
   } else announce(texts.undone)
   await refresh()
 }
-
-/** @param {Type} type @param {number} count */
-export const countedOf = (type, count) => texts.counted(count, type.label, type.plural)

@@ -5,7 +5,7 @@ import { announce, openDialog } from "./dialogs.js"
 import { button, grid, h, show } from "./dom.js"
 import { refresh } from "./router.js"
 import { texts } from "./texts.js"
-import { links, mayLink, nameOf } from "./types.js"
+import { countedOf, linkable, nameOf } from "./types.js"
 
 /** @import { Query, Resource } from "./api.js" */
 /** @import { Failures } from "./operations.js" */
@@ -106,14 +106,14 @@ export class Selection {
     this.#all.checked = chosen > 0 && chosen === boxes.length
     this.#all.indeterminate = chosen > 0 && chosen < boxes.length
     this.element.hidden = count === 0
-    const linkable = links(type, false).filter((link) => mayLink(type, link))
-    const isSole = linkable.length === 1
+    const links = linkable(type)
+    const isSole = links.length === 1
     const hasMore = this.total > count && this.total <= MAX_SELECTED
     show(
       this.element,
       h("strong", { role: "status" }, texts.selected(count)),
       hasMore && button(texts.selectMatching(this.total), () => this.#selectMatching(), { class: "quiet" }),
-      ...linkable.flatMap((link) => [
+      ...links.flatMap((link) => [
         button(isSole ? texts.assignAll : texts.assignLink(link.label), () =>
           this.#act((bulk, ids) => bulk.assign(type, ids, link)),
         ),
@@ -190,7 +190,7 @@ export class Selection {
       const names = new Map(this.table?.resources.map((resource) => [resource.id, nameOf(this.type, resource)]))
       const named = [...failures].slice(0, MAX_TOLD)
       const rows = named.map(([id, reason]) => [names.get(id) ?? texts.numbered(this.type.label, id), reason])
-      openDialog(texts.failedTitle(texts.counted(failures.size, this.type.label, this.type.plural)), [
+      openDialog(texts.failedTitle(countedOf(this.type, failures.size)), [
         grid([this.type.label, texts.error], rows),
       ])
     }

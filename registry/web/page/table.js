@@ -3,7 +3,7 @@
 import { isSame, linkedTo } from "./api.js"
 import { h, show } from "./dom.js"
 import { texts } from "./texts.js"
-import { links, nameOf, typeOf } from "./types.js"
+import { countedLinks, links, nameOf, typeOf } from "./types.js"
 import { shown } from "./values.js"
 
 /** @import { Document, Identifier, Resource } from "./api.js" */
@@ -157,7 +157,7 @@ export function columnsOf(type, hidden) {
       h("a", { href: `#${type.path}/${resource.id}` }, h("bdi", {}, nameOf(type, resource))),
     kind: "name",
   }
-  return [heading, ...linked, ...counted(type).map((link) => columnOfCount(type, link)), ...attributes]
+  return [heading, ...linked, ...countedLinks(type).map((link) => columnOfCount(type, link)), ...attributes]
 }
 
 /** What a revision is of. @type {Column} */
@@ -172,9 +172,6 @@ const subjectColumn = {
     return h("a", { href: `#${type.path}/${subject.id}` }, h("bdi", {}, name))
   },
 }
-
-/** Return the relationships whose members are counted. @param {Type} type */
-export const counted = (type) => links(type, true).filter((link) => link.writable)
 
 /** @param {Type} type @param {Relationship} link @returns {Column} */
 function columnOfCount(type, { name, label }) {

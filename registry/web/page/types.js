@@ -88,6 +88,12 @@ export const links = (type, many) => type.relationships.filter((link) => link.ma
 /** Return whether a relationship may be changed. @param {Type} type @param {Relationship} link */
 export const mayLink = (type, link) => link.writable && mayWrite(type.name) && mayWrite(link.target)
 
+/** Return the relationships to many resources, without what the registry writes itself. @param {Type} type */
+export const countedLinks = (type) => links(type, true).filter((link) => link.writable)
+
+/** Return the relationships to one resource that may be changed. @param {Type} type */
+export const linkable = (type) => links(type, false).filter((link) => mayLink(type, link))
+
 /** @param {any} described @param {any[]} all @returns {Type} */
 function typeFrom(described, all) {
   const { type: name, path, writable, sort, relationships, filters } = described
@@ -195,14 +201,17 @@ export function nameOf(type, resource) {
   return (type.display && resource.attributes?.[type.display.name]) || texts.numbered(type.label, resource.id)
 }
 
+/** Return how many resources there are, such as `3 persons`. @param {Type} type @param {number} count */
+export const countedOf = (type, count) => texts.counted(count, type.label, type.plural)
+
 /**
  * Return the query parameters that read the names of linked resources along.
  * @param {Type} type
- * @param {string[]} fields further fields of the type
+ * @param {Attribute[]} attributes what to read of the type beside its names; by default, all
  */
-export function fieldsWithNames(type, fields) {
+export function fieldsWithNames(type, attributes = [...type.attributes, ...type.authorship]) {
   const toOne = links(type, false)
-  const own = [...new Set([type.display?.name, ...fields, ...toOne.map((link) => link.name)])]
+  const own = [...new Set([type.display?.name, ...[...attributes, ...toOne].map(({ name }) => name)])]
   /** @type {Record<string, string>} */
   const query = { [`fields[${type.name}]`]: own.filter(Boolean).join(",") }
   if (type.name === "revision") query.include = "resource"

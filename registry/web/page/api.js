@@ -2,11 +2,12 @@
 
 import { texts } from "./texts.js"
 
-export const MEDIA_TYPE = "application/vnd.api+json"
+const MEDIA_TYPE = "application/vnd.api+json"
 const ATOMIC = `${MEDIA_TYPE}; ext="https://jsonapi.org/ext/atomic"`
 const TIMEOUT_MS = 30_000
 const MAX_WAIT_SECONDS = 10
 const MAX_ATTEMPTS = 4
+const FILTER_VALUES = 100
 
 /** @typedef {{ type: string, id: string }} Identifier */
 /** @typedef {{ data?: Identifier | Identifier[] | null, meta?: { count?: number } }} Linkage */
@@ -255,6 +256,15 @@ export const loaded = (importing) =>
   importing.catch(() => {
     throw new Failure(0)
   })
+
+/**
+ * Divide values into lists that one request can have.
+ * @template T
+ * @param {T[]} values
+ * @param {number} [size] by default, as many as a filter in an address
+ */
+export const batches = (values, size = FILTER_VALUES) =>
+  Array.from({ length: Math.ceil(values.length / size) }, (_, index) => values.slice(index * size, (index + 1) * size))
 
 /**
  * Return the number of resources in a collection. Raises Failure, AbortError.

@@ -52,7 +52,7 @@ export function show(parent, ...children) {
 const FOCUSABLE = "a[href], button, input, select"
 
 /** Focus an element, or else the first in it that can be. @param {Element} element */
-export function focusIn(element) {
+function focusIn(element) {
   const found = element.matches(FOCUSABLE) ? element : element.querySelector(FOCUSABLE)
   if (found instanceof HTMLElement) found.focus()
 }
@@ -69,7 +69,7 @@ export function byId(id) {
  * @param {Record<string, unknown>} [attributes]
  */
 export function button(label, click, attributes = {}) {
-  const press = (/** @type {MouseEvent} */ event) => isBusy(control) || whileBusy(control, async () => click(event))
+  const press = (/** @type {MouseEvent} */ event) => unlessBusy(control, () => click(event))
   const control = h("button", { type: "button", click: press, ...attributes }, label)
   return control
 }
@@ -105,20 +105,16 @@ export function newId() {
 }
 
 /**
- * Run an action while a control cannot be used, so that nobody starts it twice.
- * @template T
+ * Run the action of a control, unless it runs already.
  * @param {HTMLButtonElement} control
- * @param {() => Promise<T>} action
- * @returns {Promise<T>}
+ * @param {() => unknown} action
  */
-export async function whileBusy(control, action) {
-  control.setAttribute("aria-disabled", "true")
+export async function unlessBusy(control, action) {
+  if (control.ariaDisabled) return
+  control.ariaDisabled = "true"
   try {
-    return await action()
+    await action()
   } finally {
-    control.removeAttribute("aria-disabled")
+    control.ariaDisabled = null
   }
 }
-
-/** Return whether a control is busy. @param {Element} control */
-export const isBusy = (control) => control.getAttribute("aria-disabled") === "true"

@@ -2,7 +2,7 @@
 
 import { api, Failure } from "./api.js"
 import { announce, askToLeave, openDialog } from "./dialogs.js"
-import { button, buttons, grid, h, isBusy, whileBusy } from "./dom.js"
+import { button, buttons, grid, h, unlessBusy } from "./dom.js"
 import { Inputs } from "./form.js"
 import { texts } from "./texts.js"
 import { plain, shown } from "./values.js"
@@ -19,10 +19,12 @@ export class Editor {
     const base = card.shown
     const save = h("button", { class: "primary" }, texts.save)
     const stop = async () => (!this.inputs.isDirty || (await askToLeave())) && onClose()
-    const submit = async (/** @type {Event} */ event) => {
+    const submit = (/** @type {Event} */ event) => {
       event.preventDefault()
-      const values = isBusy(save) ? null : this.inputs.read()
-      if (values) await whileBusy(save, () => this.#save(values, base))
+      unlessBusy(save, async () => {
+        const values = this.inputs.read()
+        if (values) await this.#save(values, base)
+      })
     }
     const keydown = (/** @type {KeyboardEvent} */ event) => event.key === "Escape" && stop()
     const footer = buttons(button(texts.cancel, stop), save)

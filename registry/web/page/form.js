@@ -2,7 +2,7 @@
 
 import { api, Failure } from "./api.js"
 import { announce, askToLeave, openDialog } from "./dialogs.js"
-import { buttons, h, isBusy, newId, whileBusy } from "./dom.js"
+import { buttons, h, newId, unlessBusy } from "./dom.js"
 import { FindBox } from "./find.js"
 import { protect } from "./router.js"
 import { texts } from "./texts.js"
@@ -193,7 +193,9 @@ export function openCreation(type, { onCreated, text = "", isSingle = false }) {
   const again = h("input", { type: "checkbox", id: newId(), change: () => (staysOpen = again.checked) })
   again.checked = staysOpen
   const create = h("button", { class: "primary" }, texts.create)
-  const send = async (/** @type {Record<string, any>} */ attributes) => {
+  const send = async () => {
+    const attributes = inputs.read()
+    if (!attributes) return
     const data = { type: type.name, attributes, relationships: inputs.links() }
     const query = type.display ? { [`fields[${type.name}]`]: type.display.name } : {}
     const document = await api.change("POST", type.path, { query, body: { data } })
@@ -204,10 +206,9 @@ export function openCreation(type, { onCreated, text = "", isSingle = false }) {
     if (again.checked && !isSingle) inputs = begin()
     else dialog.close()
   }
-  const submit = async (/** @type {Event} */ event) => {
+  const submit = (/** @type {Event} */ event) => {
     event.preventDefault()
-    const attributes = isBusy(create) ? null : inputs.read()
-    if (attributes) await whileBusy(create, () => send(attributes)).catch((error) => inputs.show(error))
+    unlessBusy(create, send).catch((error) => inputs.show(error))
   }
   const another = h("label", { class: "check", for: again.id }, again, texts.another)
   const form = h("form", { submit, novalidate: true }, holder, buttons(isSingle ? null : another, create))

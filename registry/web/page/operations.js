@@ -1,6 +1,6 @@
 /** Changes of several resources at once, and of their links, which can be undone. */
 
-import { api, Failure, isSame } from "./api.js"
+import { api, batches, Failure, isSame } from "./api.js"
 import { announce, announceFailure } from "./dialogs.js"
 import { refresh } from "./router.js"
 import { texts } from "./texts.js"
@@ -13,7 +13,6 @@ import { countedOf, labelOf, nameOf } from "./types.js"
 /** Why each failed, by id. @typedef {Map<string, string>} Failures */
 
 const BATCH = 1_000
-const READ_BATCH = 100
 const MAX_PASSES = 20
 
 /**
@@ -25,24 +24,25 @@ const MAX_PASSES = 20
 export async function performAll(ids, operationOf) {
   /** @type {Failures} */
   const failures = new Map()
-  for (let start = 0; start < ids.length; start += BATCH) {
-    let batch = ids.slice(start, start + BATCH)
+  for (let batch of batches(ids, BATCH)) {
     for (let pass = 1; batch.length > 0; pass++) {
       try {
         await api.operate(batch.map(operationOf))
         break
       } catch (error) {
         const refused = pass < MAX_PASSES && error instanceof Failure ? refusedBy(error) : new Map()
-        const named = batch.filter((_, index) => refused.has(index))
         for (const [index, id] of batch.entries()) {
-          if (named.length === 0 || refused.has(index)) failures.set(id, refused.get(index) ?? texts.reason(error))
+          if (refused.size === 0 || refused.has(index)) failures.set(id, refused.get(index) ?? reasonOf(error))
         }
-        batch = named.length === 0 ? [] : batch.filter((id) => !failures.has(id))
+        batch = batch.filter((id) => !failures.has(id))
       }
     }
   }
   return failures
 }
+
+/** @param {unknown} error */
+const reasonOf = (error) => /** @type {Error} */ (error).message
 
 /**
  * Return what errors say of each operation that they name, by its index.
@@ -76,9 +76,8 @@ export async function itemsOf(type, ids, link) {
     return [item(document.data, etag)]
   }
   const items = []
-  for (let start = 0; start < ids.length; start += READ_BATCH) {
-    const part = ids.slice(start, start + READ_BATCH)
-    const page = { "filter[id][in]": part.join(","), "page[size]": String(READ_BATCH) }
+  for (const part of batches(ids)) {
+    const page = { "filter[id][in]": part.join(","), "page[size]": String(part.length) }
     const { document } = await api.get(type.path, { ...query, ...page })
     items.push(...document.data.map((/** @type {Resource} */ resource) => item(resource)))
   }
@@ -108,7 +107,7 @@ async function send(type, link, items, dataOf) {
     await api.change("PATCH", `${type.path}/${first.id}`, { body: { data: resource(first.id) }, headers })
     return new Map()
   } catch (error) {
-    return new Map([[first.id, texts.reason(error)]])
+    return new Map([[first.id, reasonOf(error)]])
   }
 }
 

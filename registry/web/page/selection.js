@@ -1,6 +1,6 @@
 /** The rows that are selected in a table, and what can be done to all of them. */
 
-import { api, loaded } from "./api.js"
+import { api, batches, loaded } from "./api.js"
 import { announce, openDialog } from "./dialogs.js"
 import { button, grid, h, show } from "./dom.js"
 import { refresh } from "./router.js"
@@ -16,7 +16,6 @@ import { countedOf, linkable, nameOf } from "./types.js"
 const MAX_SELECTED = 10_000
 const PAGE_SIZE = "1000"
 const MAX_TOLD = 100
-const FIND_BATCH = 100
 
 export class Selection {
   /** @type {Set<string>} */
@@ -77,7 +76,7 @@ export class Selection {
     if (isByKey) event.preventDefault()
     const isChecked = isByKey ? !box.checked : box.checked
     const start = this.#anchor ? boxes.indexOf(this.#anchor) : -1
-    const [from, to] = [start < 0 ? boxes.indexOf(box) : start, boxes.indexOf(box)].sort((one, two) => one - two)
+    const [from, to] = [start < 0 ? boxes.indexOf(box) : start, boxes.indexOf(box)].sort((first, second) => first - second)
     this.#set(boxes.slice(from, to + 1), isChecked)
     this.#anchor = box
   }
@@ -156,8 +155,7 @@ export class Selection {
     if (!display || names.length < 2) return
     /** @type {Set<string>} */
     const known = new Set()
-    for (let start = 0; start < names.length; start += FIND_BATCH) {
-      const part = names.slice(start, start + FIND_BATCH)
+    for (const part of batches(names)) {
       const filter = JSON.stringify([{ name: display.name, op: "in", val: part }])
       const query = { filter, [`fields[${type}]`]: display.name, "page[size]": PAGE_SIZE }
       const { document } = await api.get(path, query)

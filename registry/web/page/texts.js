@@ -88,7 +88,6 @@ export const texts = {
   undone: "Undone.",
   notUndone: (/** @type {string} */ what, /** @type {string} */ label, /** @type {number} */ count) =>
     `${what} ${count === 1 ? "has" : "have"} another ${label.toLowerCase()} meanwhile, which stays.`,
-  reason: (/** @type {unknown} */ error) => /** @type {Error} */ (error).message,
   counted: (/** @type {number} */ count, /** @type {string} */ label, /** @type {string} */ plural) =>
     counted(count, label.toLowerCase(), plural.toLowerCase()),
   operators: /** @type {Record<string, string>} */ ({
@@ -224,7 +223,7 @@ export const texts = {
 
   /** What happened, and what to do, in a sentence or two. */
   failure: (/** @type {number} */ status, /** @type {ErrorObject[]} */ errors, /** @type {number} */ retryAfter) => {
-    const details = [...new Set(errors.map((one) => one.detail))].slice(0, 3).join(" ")
+    const details = [...new Set(errors.map(({ detail }) => detail))].slice(0, 3).join(" ")
     const soon = retryAfter ? `in ${counted(retryAfter, "second")}` : "in a moment"
     /** @type {Record<number, string>} */
     const sentences = {

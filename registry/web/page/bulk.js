@@ -8,14 +8,13 @@ import { texts } from "./texts.js"
 import { countedOf } from "./types.js"
 import { controlFor, refuse, valueOf } from "./values.js"
 
-/** @import { Identifier } from "./api.js" */
-/** @import { Failures } from "./operations.js" */
+/** @import { Failures, Target } from "./operations.js" */
 /** @import { Attribute, Relationship, Type } from "./types.js" */
 
 /** @param {Type} type @param {string[]} ids @param {Relationship} link */
 export async function assign(type, ids, link) {
-  const found = await chooseResource(texts.assignTitle(countedOf(type, ids.length)), link.target)
-  return found && relinkAll(type, ids, link, { type: link.target, id: found.id }, found.name)
+  const target = await chooseResource(texts.assignTitle(countedOf(type, ids.length)), link.target)
+  return target && relinkAll(type, ids, link, target)
 }
 
 /** @param {Type} type @param {string[]} ids @param {Relationship} link */
@@ -24,17 +23,11 @@ export async function unassign(type, ids, link) {
   return agrees ? relinkAll(type, ids, link, null) : null
 }
 
-/**
- * @param {Type} type
- * @param {string[]} ids
- * @param {Relationship} link
- * @param {Identifier | null} target
- * @param {string} [name] of the target
- */
-async function relinkAll(type, ids, link, target, name) {
+/** @param {Type} type @param {string[]} ids @param {Relationship} link @param {Target | null} target */
+async function relinkAll(type, ids, link, target) {
   const items = await itemsOf(type, ids, link)
   const found = new Set(items.map((item) => item.id))
-  const failures = await relink(type, link, items, target, name)
+  const failures = await relink(type, link, items, target)
   for (const id of ids) if (!found.has(id)) failures.set(id, texts.deleted)
   return failures
 }

@@ -1,11 +1,11 @@
 /** The card of one resource: what it is, whom it is linked to, and everything to do with it. */
 
 import { api, countOf, Failure, isSame } from "./api.js"
-import { itemsOf, relink } from "./operations.js"
 import { chooseResource } from "./choose.js"
 import { announce, announceFailure, ask } from "./dialogs.js"
 import { button, h, show } from "./dom.js"
 import { Editor } from "./editor.js"
+import { itemsOf, relink } from "./operations.js"
 import { inTurn, later } from "./reads.js"
 import { address, navigate, open } from "./router.js"
 import { columnsOf, linkTo, plainHead, Table } from "./table.js"
@@ -16,6 +16,7 @@ import { shown } from "./values.js"
 
 /** @import { Identifier, Resource } from "./api.js" */
 /** @import { Change } from "./feed.js" */
+/** @import { Failures, Target } from "./operations.js" */
 /** @import { Relationship, Type } from "./types.js" */
 /** As it was read. @typedef {{ resource: Resource, included: Resource[], etag: string, name: string }} Version */
 
@@ -162,27 +163,26 @@ export class Card {
 
   /** Ask for the resource that is to be linked. @param {Relationship} link */
   async #assign(link) {
-    const found = await chooseResource(texts.chooseLink(link.label, this.shown.name), link.target)
-    if (found) await this.#relink(link, { type: link.target, id: found.id }, found.name)
+    const target = await chooseResource(texts.chooseLink(link.label, this.shown.name), link.target)
+    if (target) await this.#relink(link, target)
   }
 
   /**
    * Change a link of the resource, unless somebody else has changed it.
    * @param {Relationship} link
-   * @param {Identifier | null} target
-   * @param {string} [targetName]
+   * @param {Target | null} target
    */
-  #relink(link, target, targetName) {
+  #relink(link, target) {
     const { resource, etag, name } = this.shown
     const before = /** @type {Identifier | null} */ (resource.relationships?.[link.name]?.data ?? null)
     const item = { id: this.id, name, etag, before }
-    return this.perform(() => relink(this.type, link, [item], target, targetName))
+    return this.perform(() => relink(this.type, link, [item], target))
   }
 
-  /** Change links, tell if that failed, and read the card again. @param {() => Promise<Map<string, string>>} change */
+  /** Change links, tell if that failed, and read the card again. @param {() => Promise<Failures>} change */
   async perform(change) {
     try {
-      for (const reason of (await change()).values()) announceFailure(new Error(reason))
+      for (const reason of (await change()).values()) announce(reason, { isError: true })
     } catch (error) {
       announceFailure(error)
     }
@@ -263,23 +263,18 @@ class Section {
   }
 
   async #add() {
-    const { name, resource } = this.card.shown
-    const found = await chooseResource(texts.assignMember(this.type.label, name), this.type.name)
-    if (found) await this.#relink(found.id, resource, name)
+    const { type, id, title } = this.card
+    const member = await chooseResource(texts.assignMember(this.type.label, title), this.type.name)
+    if (member) await this.#relink(member.id, { type: type.name, id, name: title })
   }
 
-  /**
-   * Link a member to the resource of the card, or to none.
-   * @param {string} id
-   * @param {Identifier | null} target
-   * @param {string} [name]
-   */
-  #relink(id, target, name) {
+  /** Link a member to the resource of the card, or to none. @param {string} id @param {Target | null} target */
+  #relink(id, target) {
     const { card, link, type } = this
     const inverse = /** @type {Relationship} */ (type.relationships.find((other) => other.name === link.inverse))
     return card.perform(async () => {
       const items = await itemsOf(type, [id], inverse)
-      return relink(type, inverse, items, target && { type: target.type, id: target.id }, name)
+      return relink(type, inverse, items, target)
     })
   }
 

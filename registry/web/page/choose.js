@@ -8,19 +8,20 @@ import { texts } from "./texts.js"
 import { nameOf, typeOf } from "./types.js"
 
 /** @import { Resource } from "./api.js" */
+/** @import { Target } from "./operations.js" */
 
 /**
  * Ask for a resource; return it, or null if nobody chooses any.
  * @param {string} title
  * @param {string} name of its type
- * @returns {Promise<{ id: string, name: string } | null>}
+ * @returns {Promise<Target | null>}
  */
 export function chooseResource(title, name) {
   return new Promise((resolve) => {
     const type = typeOf(name)
     let isCreating = false
     const answer = (/** @type {Resource | null} */ found) =>
-      resolve(found && { id: found.id, name: nameOf(type, found) })
+      resolve(found && { type: name, id: found.id, name: nameOf(type, found) })
     const box = new FindBox(
       [type],
       (_, resource) => {

@@ -10,6 +10,7 @@ import { countedOf, labelOf, nameOf } from "./types.js"
 /** @import { Relationship, Type } from "./types.js" */
 /** etag: of the version that is changed, if that matters. before: the identifier it was linked to. */
 /** @typedef {{ id: string, name: string, before?: Identifier | null, etag?: string }} Item */
+/** What others are linked to. @typedef {Identifier & { name: string }} Target */
 /** Why each failed, by id. @typedef {Map<string, string>} Failures */
 
 const BATCH = 1_000
@@ -95,7 +96,8 @@ export async function itemsOf(type, ids, link) {
 async function send(type, link, items, dataOf) {
   const byId = new Map(items.map((item) => [item.id, item]))
   const resource = (/** @type {string} */ id) => {
-    const data = dataOf(/** @type {Item} */ (byId.get(id)))
+    const target = dataOf(/** @type {Item} */ (byId.get(id)))
+    const data = target && { type: target.type, id: target.id }
     return { type: type.name, id, relationships: { [link.name]: { data } } }
   }
   const [first, ...others] = items
@@ -116,16 +118,15 @@ async function send(type, link, items, dataOf) {
  * @param {Type} type
  * @param {Relationship} link
  * @param {Item[]} items
- * @param {Identifier | null} target
- * @param {string} [name] of the target
+ * @param {Target | null} target
  * @returns {Promise<Failures>}
  */
-export async function relink(type, link, items, target, name) {
+export async function relink(type, link, items, target) {
   const failures = await send(type, link, items, () => target)
   const done = items.filter((item) => !failures.has(item.id))
   if (done.length > 0) {
     const what = done.length === 1 ? done[0].name : countedOf(type, done.length)
-    const text = name ? texts.assigned(what, name) : texts.unassigned(what, done.length)
+    const text = target ? texts.assigned(what, target.name) : texts.unassigned(what, done.length)
     announce(text, { offer: [texts.undo, () => undo(type, link, done, target).catch(announceFailure)] })
   }
   return failures
@@ -148,7 +149,7 @@ async function undo(type, link, items, target) {
   const kept = items.length - done
   if (kept > 0) {
     const what = kept === 1 && items.length === 1 ? items[0].name : countedOf(type, kept)
-    announceFailure(new Error(texts.notUndone(what, labelOf(link.name), kept)))
+    announce(texts.notUndone(what, labelOf(link.name), kept), { isError: true })
   } else announce(texts.undone)
   await refresh()
 }

@@ -72,7 +72,7 @@ export class Table {
 
   /** Show what has become of resources that are shown, and let their rows light up. @param {Document} document */
   update(document) {
-    for (const resource of document.data) if (this.has(resource.id)) this.#update(resource, document, "flash")
+    for (const resource of document.data) if (this.has(resource.id)) this.#update(resource, document, true)
   }
 
   /** Show a new resource above all others, and focus it. @param {Document} document that has it alone */
@@ -114,18 +114,17 @@ export class Table {
     for (const box of row.querySelectorAll("input")) box.disabled = true
   }
 
-  /** @param {Resource} resource @param {Document} document @param {string} [kind] a class for a row that changes */
-  #update(resource, document, kind) {
+  /** @param {Resource} resource @param {Document} document @param {boolean} [flashes] whether its row lights up */
+  #update(resource, document, flashes = false) {
     const cells = this.columns.map((column) => {
       const content = column.cell(resource, document.included ?? [])
       return h("td", { role: "cell", "data-label": column.label, class: column.kind }, content)
     })
     const row = this.#rows.get(resource.id)?.row ?? h("tr", { role: "row" })
-    const isNew = row.childElementCount === 0
     row.classList.remove("flash")
     const before = row.textContent
     show(row, ...cells)
-    if (kind && !isNew && before !== row.textContent) row.classList.add(kind)
+    if (flashes && before !== row.textContent) row.classList.add("flash")
     this.#rows.set(resource.id, { row, resource })
   }
 }
@@ -153,8 +152,7 @@ export function columnsOf(type, hidden) {
   if (!type.writable) return [...attributes, ...linked, ...type.authorship.map((fact) => columnOf(type, fact))]
   const heading = {
     ...(display ? columnOf(type, display) : { name: "id", label: texts.id, sort: "id" }),
-    cell: (/** @type {Resource} */ resource) =>
-      h("a", { href: `#${type.path}/${resource.id}` }, h("bdi", {}, nameOf(type, resource))),
+    cell: (/** @type {Resource} */ resource) => linkOf(resource),
     kind: "name",
   }
   return [heading, ...linked, ...countedLinks(type).map((link) => columnOfCount(type, link)), ...attributes]
@@ -165,12 +163,7 @@ const subjectColumn = {
   name: "resource",
   label: texts.resource,
   kind: "link",
-  cell: (revision, included) => {
-    const [subject] = linkedTo(revision)
-    const type = typeOf(subject.type)
-    const name = nameOf(type, included.find((other) => isSame(other, subject)) ?? subject)
-    return h("a", { href: `#${type.path}/${subject.id}` }, h("bdi", {}, name))
-  },
+  cell: (revision, included) => linkOf(linkedTo(revision)[0], included),
 }
 
 /** @param {Type} type @param {Relationship} link @returns {Column} */
@@ -212,11 +205,21 @@ function columnOfLink(type, link) {
  */
 export function linkTo(type, link, resource, included) {
   const linked = /** @type {Identifier | null} */ (resource.relationships?.[link.name]?.data ?? null)
-  const target = typeOf(link.target)
   // A period keeps the name that a linked resource had when it ended.
   const copy = type.attributes.find((attribute) => attribute.copiedFrom === link.name)
   const copied = copy && resource.attributes[copy.name]
   if (!linked) return copied ?? h("span", { class: "empty" }, texts.none)
-  const name = copied ?? nameOf(target, included.find((other) => isSame(other, linked)) ?? linked)
-  return h("a", { href: `#${target.path}/${linked.id}` }, h("bdi", {}, name))
+  return linkOf(linked, included, copied)
+}
+
+/**
+ * Return a link to the card of a resource.
+ * @param {Identifier} resource
+ * @param {Resource[]} [included] those that were read along, which have its name
+ * @param {string | null} [name] another name
+ */
+function linkOf(resource, included = [], name) {
+  const type = typeOf(resource.type)
+  const text = name ?? nameOf(type, included.find((other) => isSame(other, resource)) ?? resource)
+  return h("a", { href: `#${type.path}/${resource.id}` }, h("bdi", {}, text))
 }

@@ -39,8 +39,7 @@ export class Timeline {
     const by = author && h("bdi", {}, ` ${texts.by(author)}`)
     const names = [...new Set([...Object.keys(before), ...Object.keys(after)])]
     const changes = names.map((name) => {
-      const values = [before, after].map((values) => this.#value(name, values[name]))
-      const [old, now] = values
+      const [old, now] = [before, after].map((values) => this.#value(name, values[name]))
       const isUpdate = action === "updated"
       return [
         h("dt", {}, this.#labelOf(name)),

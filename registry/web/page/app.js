@@ -3,11 +3,11 @@
 import { askAgain, requireAccess, showAccess } from "./access.js"
 import { api, Failure, isAborted, loaded } from "./api.js"
 import { announce, announceFailure } from "./dialogs.js"
-import { button, byId, h } from "./dom.js"
+import { byId, h } from "./dom.js"
 import { follow } from "./feed.js"
 import { FindBox } from "./find.js"
 import { bringFile, List } from "./list.js"
-import { currentPath, markType, navigate, paste, recover, refresh, startRouter, tell } from "./router.js"
+import { currentPath, failed, markType, navigate, paste, recover, refresh, startRouter, tell } from "./router.js"
 import { texts } from "./texts.js"
 import { learn, readableTypes, writableTypes } from "./types.js"
 
@@ -52,10 +52,12 @@ function showTypes() {
   markType()
 }
 
+const hasDialog = () => document.querySelector("dialog[open]") !== null
+
 /** @param {KeyboardEvent} event */
 function onKey(event) {
   const target = /** @type {HTMLElement} */ (event.target)
-  const isTyping = target.matches("input:not([type=checkbox]), select") || document.querySelector("dialog[open]")
+  const isTyping = target.matches("input:not([type=checkbox]), select") || hasDialog()
   if (event.key !== "/" || isTyping || event.ctrlKey || event.metaKey || event.altKey) return
   event.preventDefault()
   const box = /** @type {HTMLInputElement} */ (byId("find"))
@@ -66,7 +68,7 @@ function onKey(event) {
 /** @param {ClipboardEvent} event */
 function onPaste(event) {
   const target = /** @type {HTMLElement} */ (event.target)
-  if (target.matches("input:not([type=checkbox])") || document.querySelector("dialog[open]")) return
+  if (target.matches("input:not([type=checkbox])") || hasDialog()) return
   paste(event.clipboardData?.getData("text") ?? "")
 }
 
@@ -77,7 +79,7 @@ function onDrop(event) {
   const file = event.dataTransfer?.files[0]
   const types = writableTypes()
   const type = types.find((other) => currentPath().startsWith(other.path)) ?? types[0]
-  if (file && type && !document.querySelector("dialog[open]")) bringFile(type, file)
+  if (file && type && !hasDialog()) bringFile(type, file)
 }
 
 /** @param {DragEvent} event */
@@ -129,8 +131,4 @@ async function start() {
   })
 }
 
-start().catch((error) => {
-  const again = button(texts.tryAgain, () => location.reload(), { class: "primary" })
-  const content = [h("h1", {}, texts.failed), h("p", {}, error.message), again]
-  byId("main").replaceChildren(h("section", { class: "blank", role: "alert" }, ...content))
-})
+start().catch((error) => byId("main").replaceChildren(failed(error, () => location.reload())))

@@ -155,7 +155,7 @@ export async function open({ left, isBack = false } = {}) {
   } catch (error) {
     if (signal.aborted) return
     view = null
-    content = failed(/** @type {Error} */ (error))
+    content = failed(/** @type {Error} */ (error), () => open())
   }
   isLoading = false
   main.removeAttribute("aria-busy")
@@ -170,15 +170,15 @@ export async function open({ left, isBack = false } = {}) {
   if (!isBack) window.scrollTo(0, 0)
 }
 
-/** Return what is shown in place of a view that cannot be read. @param {Error} error */
-function failed(error) {
+/** Return what is shown in place of a view that cannot be read. @param {Error} error @param {() => unknown} retry */
+export function failed(error, retry) {
   const isMissing = error instanceof Failure && error.status === 404
   return h(
     "section",
     { class: "blank", role: "alert" },
     h("h1", { tabindex: "-1" }, isMissing ? texts.notFound : texts.failed),
     h("p", {}, isMissing ? texts.notFoundHelp : error.message),
-    isMissing ? null : button(texts.tryAgain, () => open(), { class: "primary" }),
+    isMissing ? null : button(texts.tryAgain, retry, { class: "primary" }),
   )
 }
 

@@ -2,7 +2,7 @@
 
 import { api, countOf, loaded, partsOf } from "./api.js"
 import { announceFailure } from "./dialogs.js"
-import { button, h, show } from "./dom.js"
+import { button, buttons, h, show } from "./dom.js"
 import { chips, openFilter } from "./filter.js"
 import { inTurn, later } from "./reads.js"
 import { address, navigate } from "./router.js"
@@ -21,7 +21,6 @@ const ROWS_MS = 150
 const TOTALS_MS = 2_500
 const REVOKE_MS = 60_000
 const MAX_NEWER = 50
-const COMMON_ACTIONS = 3
 
 export class List {
   /** Ids of the resources to read again. @type {Set<string>} */
@@ -29,6 +28,8 @@ export class List {
   /** Ids of new resources that are not shown. @type {Set<string>} */
   #added = new Set()
   #content = h("div")
+  /** What can be done to every list. @type {HTMLElement[]} */
+  #tools = []
   #actions = h("div", { class: "actions" })
   #newer = h("div", { role: "status" })
   #count = h("span", { class: "count" })
@@ -75,7 +76,7 @@ export class List {
     const heading = h("h1", { tabindex: "-1" }, type.plural, " ", this.#count)
     const take = button(texts.download, () => this.#download(take))
     const filter = button(texts.filter, () => this.#chooseFilter())
-    show(this.#actions, this.#sortBox(), filter, take)
+    this.#tools = [this.#sortBox(), filter, take]
     const onRemove = (/** @type {string} */ name) => this.#navigate({ [name]: null })
     const parts = [h("header", {}, h("div", {}, crumb, heading), this.#actions), chips(type, state, onRemove)]
     return h("section", { class: "list" }, ...parts, this.#newer, selection.element, this.#content)
@@ -102,20 +103,20 @@ export class List {
     const { type } = this
     const isFiltered = Object.keys(this.filters).length > 0
     const isBlank = document.data.length === 0
-    const common = [...this.#actions.children].slice(0, COMMON_ACTIONS)
-    show(this.#actions, ...common, ...(isBlank && !isFiltered ? [] : this.#additions()))
+    const additions = this.#additions()
+    const offersAdditions = isBlank && !isFiltered && additions.length > 0
+    show(this.#actions, ...this.#tools, ...(offersAdditions ? [] : additions))
     if (!isBlank) {
       this.table.show(document)
       show(this.#content, this.table.element, this.#pages(document.meta.page))
     } else {
-      const help = isFiltered ? texts.noMatch : texts.empty(type.plural)
-      const actions = isFiltered ? [] : this.#additions()
-      const more = actions.length > 0 && [h("div", { class: "buttons" }, ...actions), h("p", {}, texts.emptyHelp)]
-      show(this.#content, h("div", { class: "blank" }, h("p", {}, help), ...(more || [])))
+      const help = h("p", {}, isFiltered ? texts.noMatch : texts.empty(type.plural))
+      const more = offersAdditions ? [buttons(...additions), h("p", {}, texts.emptyHelp)] : []
+      show(this.#content, h("div", { class: "blank" }, help, ...more))
     }
     this.selection.render()
     // A heavy filter may be too much to count, and the table does not need it.
-    if (!document.meta.total) this.#showCount().catch(() => {})
+    if (document.meta.total === undefined) this.#showCount().catch(() => {})
     else this.#tellCount(document.meta.total)
   }
 
@@ -133,8 +134,8 @@ export class List {
       return (await api.get(this.path, { ...query, ...page }, this.signal)).document
     }
     const number = Number(page["page[number]"] ?? 1)
-    const read = async (/** @type {boolean} */ isBlank, /** @type {number} */ of) => {
-      const part = { [`filter[${blank}][null]`]: String(isBlank), "page[number]": String(of) }
+    const read = async (/** @type {boolean} */ isBlank, /** @type {number} */ position) => {
+      const part = { [`filter[${blank}][null]`]: String(isBlank), "page[number]": String(position) }
       return (await api.get(this.path, { ...query, ...part }, this.signal)).document
     }
     const [first, blanks] = await Promise.all([read(false, number), read(true, 1)])
@@ -142,9 +143,10 @@ export class List {
     const rest = PAGE_SIZE - first.data.length
     const parts = [first]
     if (rest > 0 && start >= 0) {
-      const of = Math.floor(start / PAGE_SIZE) + 1
-      const pages = [of === 1 ? blanks : await read(true, of), await read(true, of + 1)]
+      const position = Math.floor(start / PAGE_SIZE) + 1
       const from = start % PAGE_SIZE
+      const positions = from + rest > PAGE_SIZE ? [position, position + 1] : [position]
+      const pages = await Promise.all(positions.map((other) => (other === 1 ? blanks : read(true, other))))
       const data = pages.flatMap((part) => part.data).slice(from, from + rest)
       parts.push({ data, included: pages.flatMap((part) => part.included ?? []) })
     }

@@ -19,9 +19,9 @@ const MAX_LENGTH = 255
 const MARGIN_PX = 8
 
 /**
- * Return a filter for the resources of a type of which an attribute fits a text; null if none can.
+ * Return the parameter `filter` for the resources of a type with an attribute that fits a text.
  * @param {Type} type
- * @param {"contains" | "eq" | "prefix"} operator
+ * @param {"eq" | "prefix"} operator
  * @param {string} text
  */
 function conditions(type, operator, text) {
@@ -75,9 +75,10 @@ export class FindBox {
   /**
    * @param {Type[]} types
    * @param {(type: Type, resource: Resource, name: string) => unknown} onPick
-   * @param {{   label: string, placeholder?: string, id?: string, onNew?: (type: Type, text: string) => unknown,
-   *   onAll?: (type: Type, text: string) => unknown, }} options onNew: creates what is not found. onAll: shows all
-   *   that is found
+   * @param {{
+   *   label: string, placeholder?: string, id?: string, onNew?: (type: Type, text: string) => unknown,
+   *   onAll?: (type: Type, text: string) => unknown,
+   * }} options onNew: creates what is not found. onAll: shows all that is found
    */
   constructor(types, onPick, { label, placeholder, id = newId(), onNew, onAll }) {
     this.types = types
@@ -286,9 +287,10 @@ export class FindBox {
     this.list.togglePopover(isOpen)
     this.input.setAttribute("aria-expanded", String(isOpen))
     if (isOpen) this.#place()
-    const [listen, options] = [isOpen ? "addEventListener" : "removeEventListener", { capture: true }]
-    window[/** @type {"addEventListener"} */ (listen)]("scroll", this.#place, options)
-    window[/** @type {"addEventListener"} */ (listen)]("resize", this.#place, options)
+    for (const event of ["scroll", "resize"]) {
+      if (isOpen) window.addEventListener(event, this.#place, { capture: true })
+      else window.removeEventListener(event, this.#place, { capture: true })
+    }
   }
 
   /** Place the list below the box, or above it where there is more room; it never leaves the window. */

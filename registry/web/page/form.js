@@ -175,8 +175,8 @@ let staysOpen = false
 /**
  * Open the dialog that creates resources, one or several in a row.
  * @param {Type} type
- * @param {{ onCreated: (resource: Resource) => unknown, text?: string, isSingle?: boolean }} options   onCreated:
- *   called when the dialog has closed, with the last one. text: what it is called
+ * @param {{ onCreated: (resource: Resource) => unknown, text?: string, isSingle?: boolean }} options
+ *   onCreated: called when the dialog has closed, with the last one. text: what it is called
  */
 export function openCreation(type, { onCreated, text = "", isSingle = false }) {
   const holder = h("div")

@@ -124,7 +124,9 @@ class ChangeFeed:
             raise InternalError from error
 
     def _open(self) -> ChangeStream[Record]:
-        if self._stream is None:
+        # It is not alive after the event of a dropped database, as a restore drops one; unlike
+        # resume_after, start_after continues after that.
+        if self._stream is None or not self._stream.alive:
             with pymongo.timeout(_OPEN_SECONDS):
                 if isinstance(self.position, Timestamp):
                     # Its first reply has no events, but the resume token of this time.
@@ -135,7 +137,7 @@ class ChangeFeed:
                     self.start, self.position = Commit(self.position, token, ()), token
                 self._stream = self._database.watch(
                     self._stages,
-                    resume_after={"_data": self.position},
+                    start_after={"_data": self.position},
                     batch_size=_MAX_EVENTS,
                     max_await_time_ms=_WAIT_MILLISECONDS,
                 )

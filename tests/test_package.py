@@ -83,5 +83,5 @@ def test_no_private_part_of_aiohttp_is_used() -> None:
 
 def test_no_test_module_imports_another() -> None:
     pattern = re.compile(r"^(?:from|import) (tests\.[\w.]*\btest_\w+)", re.MULTILINE)
-    found = {path.name: pattern.findall(path.read_text()) for path in TESTS.glob("**/*.py")}
-    assert {name: modules for name, modules in found.items() if modules} == {}
+    found = {path: pattern.findall(path.read_text()) for path in TESTS.glob("**/*.py")}
+    assert {path: modules for path, modules in found.items() if modules} == {}

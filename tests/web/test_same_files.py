@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 
 from tests.programs import run
 from tests.system.service import COMMAND, environment
-from tests.transfer.test_same_files import FILES, Case
+from tests.transfer.same_files import FILES, Case
 from tests.web.conftest import Registry, Visit
 from tests.web.support import button
 

@@ -3,7 +3,7 @@
 import asyncio
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -26,11 +26,8 @@ SOCKET = "./mongodb-27017.sock"
 
 @asynccontextmanager
 async def client_of(uri: str) -> AsyncIterator[Client]:
-    client: Client = AsyncIOMotorClient(uri)
-    try:
+    with closing(Client(uri)) as client:
         yield client
-    finally:
-        client.close()
 
 
 _KILLED = """

@@ -6,7 +6,7 @@ import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Collection
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
 from platform import machine, python_version
@@ -83,8 +83,9 @@ async def embedded() -> AsyncIterator[MongoDB]:
     """Start an embedded mongod; it ends with the context, and its data with it."""
     with TemporaryDirectory(prefix="registry-", dir=_ON_DISK) as directory:
         settings = Settings(data_dir=Path(directory, "data"))
-        async with mongod(settings) as uri, _client(uri) as client:
-            yield MongoDB(uri, client)
+        async with mongod(settings) as uri:
+            with closing(Client(uri)) as client:
+                yield MongoDB(uri, client)
 
 
 @asynccontextmanager
@@ -102,17 +103,8 @@ async def secured(other: MongoDB) -> AsyncIterator[MongoDB]:
             tls = f"tls=true&tlsCAFile={authority}"
             await _initiate(hosts, tls)
             uri = f"mongodb://admin:secret@{','.join(hosts)}/?replicaSet=benchmark&{tls}"
-            client = await stack.enter_async_context(_client(uri))
+            client = stack.enter_context(closing(Client(uri)))
             yield MongoDB(uri, client, directory)
-
-
-@asynccontextmanager
-async def _client(uri: str) -> AsyncIterator[Client]:
-    client: Client = AsyncIOMotorClient(uri)
-    try:
-        yield client
-    finally:
-        client.close()
 
 
 def _files(directory: Path) -> list[Path]:
@@ -161,9 +153,9 @@ async def _initiate(hosts: Collection[str], tls: str) -> None:
     members[0]["priority"] = 2  # the only one that may create the first user without a password
     uris = [f"mongodb://{host}/?directConnection=true&{tls}" for host in hosts]
     for uri in uris:
-        async with _client(uri) as client:
+        with closing(Client(uri)) as client:
             await client.admin.command("hello")  # waits until the member accepts connections
-    async with _client(uris[0]) as client:
+    with closing(Client(uris[0])) as client:
         config = {"_id": "benchmark", "members": members}
         await client.admin.command("replSetInitiate", config)
         deadline = time.monotonic() + _START_SECONDS

@@ -116,13 +116,6 @@ def start(start_app: StartApp) -> Start:
     return lambda handler, limits=PATIENT_LIMITS: start_app(new_app(handler, limits=limits))
 
 
-async def eventually(condition: Callable[[], object]) -> None:
-    """Wait until a condition holds of which no event tells."""
-    async with asyncio.timeout(SECONDS):
-        while not condition():  # noqa: ASYNC110 - there is no event to wait for
-            await asyncio.sleep(0.01)
-
-
 def connected(port: int) -> socket.socket:
     """Return a connected socket that buffers little."""
     opened = socket.socket()

@@ -16,13 +16,13 @@ from registry.settings import Settings
 from tests.http.conftest import (
     PATIENT_LIMITS,
     SECONDS,
-    eventually,
     exchange,
     new_app,
     new_runner,
 )
 from tests.servers import Server
 from tests.support import Client, reset
+from tests.waiting import eventually
 
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
@@ -116,7 +116,7 @@ async def test_responses_that_break_and_disconnects_are_aborted(
     writer.write(b"GET /persons/wait HTTP/1.1\r\nHost: h\r\n\r\n")
     await asyncio.wait_for(WAITING.wait(), SECONDS)
     reset(writer)
-    await eventually(lambda: len(entries(caplog)) == 2)
+    assert await eventually(lambda: len(entries(caplog)) == 2)
     assert [(entry["status"], entry["aborted"]) for entry in entries(caplog)] == [
         (200, True),
         (None, True),

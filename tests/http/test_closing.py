@@ -15,10 +15,10 @@ from tests.http.conftest import (
     Start,
     echo,
     endless,
-    eventually,
     read_all,
 )
 from tests.support import Client
+from tests.waiting import eventually
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Connect = Callable[[Client], Awaitable[Streams]]
@@ -165,6 +165,6 @@ async def test_a_stop_under_load_loses_no_request(start: Start) -> None:
             writer.close()
 
     loads = [asyncio.create_task(load()) for _ in range(20)]
-    await eventually(lambda: answered > 200)
+    assert await eventually(lambda: answered > 200)
     await stop(client)
     await asyncio.wait_for(asyncio.gather(*loads), SECONDS)

@@ -20,10 +20,10 @@ from tests.http.conftest import (
     Gate,
     Start,
     echo,
-    eventually,
     exchange,
     read_all,
 )
+from tests.waiting import eventually
 
 POST = b"POST / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -145,7 +145,7 @@ async def test_a_body_that_nothing_reads_yet_takes_little_memory(start: Start) -
     received: list[int] = []
 
     async def wait(request: web.Request) -> web.Response:
-        await eventually(lambda: request.content.total_bytes > 2**17)
+        assert await eventually(lambda: request.content.total_bytes > 2**17)
         await asyncio.sleep(0.2)  # in which all of it would arrive
         received.append(request.content.total_bytes)
         return web.Response(body=await request.read())
@@ -174,12 +174,12 @@ async def test_requests_sent_far_ahead_of_a_response_are_not_read(start: Start) 
     assert transport.is_reading()  # to notice that the client disconnects
     padded = GET[:-2] + b"X: " + b"a" * 8_000 + b"\r\n\r\n"
     writer.write(30 * padded)
-    await eventually(lambda: not transport.is_reading())
+    assert await eventually(lambda: not transport.is_reading())
     gate.open()
     for _ in range(31):
         assert await reader.readuntil(b"GET")
     assert len(requests) == 31
-    await eventually(transport.is_reading)
+    assert await eventually(transport.is_reading)
     writer.close()
 
 

@@ -19,8 +19,8 @@ from tests.http.conftest import (
     Start,
     connected,
     endless,
-    eventually,
 )
+from tests.waiting import eventually
 
 BODY = bytes(50_000)
 SLOW_READER = "A client has not read a part of its response in 0.5 s"
@@ -45,7 +45,7 @@ async def test_one_response_is_buffered_for_a_client_that_does_not_read(start: S
     client = await start(handle)
     with connected(client.port or 0) as opened:
         await asyncio.get_running_loop().sock_sendall(opened, 1_000 * GET)
-        await eventually(is_full)
+        assert await eventually(is_full)
         assert len(requests) < 1_000
         transport = requests[-1].transport
         assert transport
@@ -104,11 +104,11 @@ async def test_large_bodies_that_wait_for_slow_clients_are_limited(start: Start)
     client = await start(handle, replace(PATIENT_LIMITS, waiting_bytes=size))
     with connected(client.port or 0) as opened:
         await asyncio.get_running_loop().sock_sendall(opened, GET)
-        await eventually(lambda: requests and requests[0].writer.output_size)
+        assert await eventually(lambda: requests and requests[0].writer.output_size)
         async with client.get("/", headers=plain) as response:
             assert (response.status, response.headers["Retry-After"]) == (503, "5")
             assert "have reached the limit" in await response.text()
-    await eventually(lambda: requests[0].transport is None)
+    assert await eventually(lambda: requests[0].transport is None)
     async with client.get("/", headers=plain) as response:
         assert len(await response.read()) == size
 

@@ -32,10 +32,10 @@ from tests.http.conftest import (
     Gate,
     connected,
     endless,
-    eventually,
     new_app,
     read_all,
 )
+from tests.waiting import eventually
 
 LAST = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
@@ -223,7 +223,9 @@ async def test_a_client_that_does_not_read_is_cut(
     server = await start(endless, SHORT_LIMITS)
     reader, writer = await server.connect(connected(server.port))
     writer.write(GET)
-    await eventually(lambda: "A client has not read a part of its response in" in caplog.text)
+    assert await eventually(
+        lambda: "A client has not read a part of its response in" in caplog.text
+    )
     with pytest.raises((ConnectionResetError, ssl.SSLError)):
         await read_all(reader)
     await close(writer)
@@ -272,8 +274,8 @@ async def test_responses_and_handshakes_end_regularly_during_a_stop(start: Start
     assert b"\r\nConnection: close\r\n" in received
     assert received.endswith(b"GET")
     await asyncio.wait_for(stopping, SECONDS)
-    for value in (writer, idle_writer, late_writer):
-        await close(value)
+    for opened in (writer, idle_writer, late_writer):
+        await close(opened)
 
 
 async def test_a_client_that_does_not_close_delays_no_stop(start: Start) -> None:

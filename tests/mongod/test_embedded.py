@@ -20,7 +20,7 @@ from pymongo.errors import OperationFailure
 from registry.mongod import data_directory, embedded
 from registry.mongod.data_directory import running_uri
 from registry.settings import Settings
-from tests.mongods import SOCKET, Client, client_of, running, start_error
+from tests.mongods import SOCKET, client_of, program_of, running, start_error
 from tests.programs import required_program
 from tests.support import Database
 
@@ -66,12 +66,6 @@ def program(path: Path, script: str) -> Path:
 async def start_and_stop(data_dir: Path) -> None:
     async with running(data_dir):
         pass
-
-
-async def binary(client: Client) -> str:
-    options = await client.admin.command("getCmdLineOpts")
-    path: str = options["argv"][0]
-    return path
 
 
 async def test_mongod_has_the_options_of_the_service(database: Database) -> None:
@@ -286,8 +280,8 @@ async def test_mongod_is_the_configured_one_then_the_wheel_then_the_path(
     log = tmp_path / "data" / "mongod.log"
     await start_error(tmp_path / "data", Path("configured"))
     assert log.read_text() == "registry-configured\n"
-    async with running(tmp_path / "data") as client:
-        assert (await binary(client)).endswith("fiftyone/db/bin/mongod")
+    async with embedded.mongod(Settings(data_dir=tmp_path / "data")) as uri:
+        assert (await program_of(uri)).endswith("fiftyone/db/bin/mongod")
     monkeypatch.setitem(sys.modules, "fiftyone", None)
     await start_error(tmp_path / "data")
     assert log.read_text().endswith("\nregistry-mongod\n")

@@ -72,13 +72,6 @@ class Inbox:
         return [change["data"]["attributes"]["serial"] for change in self.changes.values()]
 
 
-async def wait_for(condition: Callable[[], object]) -> None:
-    async def holds() -> bool:
-        return bool(condition())
-
-    assert await eventually(holds)
-
-
 def serials_of(count: int) -> list[str]:
     return [f"SN-{number}" for number in range(count)]
 
@@ -158,7 +151,7 @@ async def test_a_first_watch_begins_at_the_present_and_keeps_it(
 ) -> None:
     await api.computer("before")
     async with watching(api, Inbox().deliver, position_file):
-        await wait_for(position_file.exists)
+        assert await eventually(position_file.exists)
     await api.computer("after")
     inbox = Inbox()
     async with watching(api, inbox.deliver, position_file):
@@ -172,12 +165,12 @@ async def test_a_watch_continues_when_the_service_ends_the_connection(api: Api) 
     feed = api.client.app[FOLLOWERS]
     async with watching(api, inbox.deliver, None, "computer"):
         for serial in serials_of(5):
-            await wait_for(lambda: any(follower.transport for follower in feed._followers))
+            assert await eventually(lambda: any(follower.transport for follower in feed._followers))
             await api.person()
             await api.computer(serial)
             await inbox.wait(partial(inbox.has, serial))
             feed._end_all()
-            await wait_for(lambda: not feed._followers)
+            assert await eventually(lambda: not feed._followers)
     assert inbox.serials == serials_of(5)
 
 

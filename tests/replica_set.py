@@ -160,7 +160,7 @@ class ReplicaSet:
         """Form the set once all members respond."""
         for member in self.members:
             await member.command("hello")
-        members = [{"_id": index, "host": value.host} for index, value in enumerate(self.members)]
+        members = [{"_id": index, "host": member.host} for index, member in enumerate(self.members)]
         config = {"_id": _NAME, "members": members, "settings": _SETTINGS}
         await self.members[0].command("replSetInitiate", config)
 

@@ -183,8 +183,8 @@ async def test_assignments_are_read_only(api: Api) -> None:
     ):
         response = await api.send(method, path, [])
         assert response.errors == [(405, "")]
-        for value in (response, await api.fetch(path, "OPTIONS")):
-            assert value.headers["Allow"] == "GET, HEAD, OPTIONS"
+        for refusal in (response, await api.fetch(path, "OPTIONS")):
+            assert refusal.headers["Allow"] == "GET, HEAD, OPTIONS"
     linkage = {"assignments": to_many(type="assignment")}
     response = await api.patch("/persons/1", new("person", linkage))
     assert response.errors == [(422, "/data/relationships/assignments")]

@@ -122,7 +122,9 @@ async def test_each_of_the_changes_in_a_batch_has_its_own_author(api: Api) -> No
         *(send(api, name, "PATCH", "/persons/1", new("person", last_name=name)) for name in names)
     )
     assert [shown(response)["updated_by"] for response in responses] == names
-    last = max(responses, key=lambda item: int(item.headers["ETag"].strip('"').partition("-")[0]))
+    last = max(
+        responses, key=lambda response: int(response.headers["ETag"].strip('"').partition("-")[0])
+    )
     assert await read(api, "/persons/1") == shown(last)
 
 

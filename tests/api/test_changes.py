@@ -239,7 +239,7 @@ async def test_scopes_decide_on_types_and_links(guarded: Api, header: Header) ->
         async with following(guarded, query, start, await header(*scopes)) as feed:
             return await feed.changes(number)
 
-    assert [resource["data"]["type"] for resource in await found(4, "read")] == ["person"] + [
+    assert [change["data"]["type"] for change in await found(4, "read")] == ["person"] + [
         "computer"
     ] * 3
     added, *_ = computers = await found(2, "computers:read")
@@ -273,7 +273,7 @@ async def test_the_author_and_the_time_of_a_change_are_its_meta(
             await guarded.patch(f"{path}/relationships/computers", linked, **author)
         metas = [change["meta"] for change in await feed.changes(6)]
         assert [meta["updated_by"] for meta in metas] == ["0"] * 2 + ["1"] * 4
-        assert metas == sorted(metas, key=lambda resource: resource["updated_at"])
+        assert metas == sorted(metas, key=lambda meta: meta["updated_at"])
         # Of another program, it is not known.
         await database.computers.update_one({}, {"$set": {"serial": "SN-2"}})
         assert (await feed.changes(1))[0]["meta"]["updated_by"] is None

@@ -109,7 +109,7 @@ async def test_every_kind_of_response_is_compressed(fleet: Api) -> None:
         assert len(response.body) < len(plain.body) / 2
         if path.startswith("/api"):
             assert response.text == plain.text
-            policies = [value.headers["Content-Security-Policy"] for value in (response, plain)]
+            policies = [shown.headers["Content-Security-Policy"] for shown in (response, plain)]
             assert policies[0] == policies[1]
 
 

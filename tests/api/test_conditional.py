@@ -237,7 +237,7 @@ async def test_the_tag_of_a_write_is_current_for_the_next_write(api: Api, query:
 
 
 @pytest.mark.parametrize(
-    "path", [value for value in TAGGED if re.match(r"/persons/1(?!/computers)", value)]
+    "path", [path for path in TAGGED if re.match(r"/persons/1(?!/computers)", path)]
 )
 async def test_the_tag_of_every_response_is_current_for_a_write(fleet: Api, path: str) -> None:
     for write in PERSON_WRITES:

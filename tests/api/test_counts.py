@@ -7,7 +7,7 @@
 import pytest
 
 from tests.storage.profiling import profiled
-from tests.support import Api, Database, identifier, new
+from tests.support import Api, Database, identifier, identity, new
 
 COUNTED = {
     "links": {"self": "/persons/1/relationships/computers", "related": "/persons/1/computers"},
@@ -40,9 +40,11 @@ async def fleet(api: Api) -> Api:
 async def test_a_count_has_no_linkage(fleet: Api, path: str) -> None:
     document = (await fleet.get(path)).document
     primary = document["data"] if isinstance(document["data"], list) else [document["data"]]
-    resources = [value for value in [*primary, *document.get("included", ())] if "links" in value]
+    resources = [*primary, *document.get("included", ())]
     (ada,) = [
-        resource for resource in resources if (resource["type"], resource["id"]) == ("person", "1")
+        resource
+        for resource in resources
+        if identity(resource) == ("person", "1") and "links" in resource
     ]
     assert ada["relationships"] == {"computers": COUNTED}
     assert ("included" in document) == ("include=" in path)

@@ -102,11 +102,11 @@ def test_unique_attributes_and_their_conflicts_are_described() -> None:
     graph = Graph(RESOURCES).with_unique(("person.email", "computer.serial"))
     description = describe(graph, Settings())
     validate(description)
-    for resource, codes in (
+    for described, codes in (
         (OPEN_DESCRIPTION, {"type_conflict"}),
         (description, {"type_conflict", "value_taken"}),
     ):
-        content = resource["components"]["responses"]["Error409"]["content"]
+        content = described["components"]["responses"]["Error409"]["content"]
         assert content[MEDIA_TYPE]["examples"].keys() == codes
     schemas = description["components"]["schemas"]
     for name, text in (
@@ -160,13 +160,15 @@ def test_a_type_without_examples_and_relationships_is_described() -> None:
 def test_operations_are_grouped_by_type() -> None:
     names = [tag["name"] for tag in DESCRIPTION["tags"]]
     assert names == ["Person", "Computer", "Assignment", "Operations", "Changes"]
-    tags = {(path.split("/")[1], *resource["tags"]) for path, _, resource in operations()}
+    tags = {(path.split("/")[1], *operation["tags"]) for path, _, operation in operations()}
     collections = ("persons", "computers", "assignments", "operations", "changes")
     assert tags == {*zip(collections, names, strict=True)}
 
 
 def test_every_operation_has_a_summary_a_description_and_a_unique_id() -> None:
-    assert all(resource["summary"] and resource["description"] for _, _, resource in operations())
+    assert all(
+        operation["summary"] and operation["description"] for _, _, operation in operations()
+    )
     names = [operation["operationId"] for _, _, operation in operations()]
     assert len(set(names)) == len(names)
     # The names of functions in clients that are generated.
@@ -224,7 +226,9 @@ def test_every_header_of_a_response_has_a_schema_and_an_example() -> None:
 
 
 def test_every_error_status_is_described() -> None:
-    described = {int(status) for _, _, resource in operations() for status in resource["responses"]}
+    described = {
+        int(status) for _, _, operation in operations() for status in operation["responses"]
+    }
     # A request with another method does not have an operation.
     errors = {error.status for error in error_types()} - {MethodNotAllowed.status}
     assert described == errors | {200, 201, 204, 304}

@@ -83,7 +83,7 @@ def check(error: type[ApiError], status: int, headers: Any, document: Any) -> No
     assert headers.items() >= example.headers.items()
 
 
-@pytest.mark.parametrize("error", REQUESTS, ids=lambda item: item.code)
+@pytest.mark.parametrize("error", REQUESTS, ids=lambda error: error.code)
 async def test_an_example_is_the_response_of_the_service(
     error: type[ApiError], serve: Serve, settings: Settings, grant: Grant
 ) -> None:

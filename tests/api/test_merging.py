@@ -38,7 +38,7 @@ ADA = {"first_name": "Ada", "last_name": "Lovelace", "email": "ada@example.com"}
 
 @pytest.fixture
 def unique(settings: Settings) -> Settings:
-    names = "computer.serial", "person.email", *(f"device.{text}" for text in ("note", "price"))
+    names = "computer.serial", "person.email", *(f"device.{name}" for name in ("note", "price"))
     return replace(settings, unique=(*names, "device.seen"))
 
 
@@ -181,7 +181,7 @@ async def test_values_are_equal_if_they_are_in_the_index(api: Api) -> None:
         assert (await merge(api, "device", {"name": "a", name: value})).status == 201
         merged = await merge(api, "device", {"name": "b", name: equal})
         assert (merged.status, merged.data["attributes"]["name"]) == (200, "b")
-        twice = [add(new("device", **{"name": name, name: item})) for item in (value, equal)]
+        twice = [add(new("device", **{"name": name, name: sent})) for sent in (value, equal)]
         results = (await api.operate(*twice, **MERGE)).results
         assert {result["data"]["id"] for result in results} == {merged.id}
 
@@ -223,10 +223,10 @@ async def test_operations_merge_a_person_with_computers(api: Api, database: Data
     assert [result["data"]["id"] for result in first.results] == ["2", "1", "3", "2", "1"]
     assert effects(first) == ["created", "updated", "created", "updated", "unchanged"]
     owned = "/persons/2?include=computers"
-    assert (await api.get(owned)).included == [("computer", letter) for letter in "123"]
+    assert (await api.get(owned)).included == [("computer", id_) for id_ in "123"]
     again = await api.operate(*operations, **MERGE)
     assert [result["data"]["id"] for result in again.results] == ["2", "1", "3", "2", "1"]
-    assert (await api.get(owned)).included == [("computer", letter) for letter in "123"]
+    assert (await api.get(owned)).included == [("computer", id_) for id_ in "123"]
     before = await stored_records(database)
     serials = [add(computer(f"SN-{n}", {"owner": to_one("2")})) for n in (1, 2)]
     same = await api.operate(*serials, **MERGE)
@@ -290,7 +290,7 @@ async def test_all_errors_of_a_request_are_reported(api: Api) -> None:
         assert errors == sorted(missing + taken, key=lambda pair: pair[1])
     several[0] = add(computer("new"), "new")
     del several[2]
-    assert (await api.operate(*several)).errors == [(409, at(value, serial)) for value in (1, 3)]
+    assert (await api.operate(*several)).errors == [(409, at(index, serial)) for index in (1, 3)]
     response = await api.operate(*many)
     assert (response.status, len(response.errors)) == (409, 100)
     assert response.errors[99] == (409, at(99, serial))
@@ -323,7 +323,7 @@ async def test_other_writes_refuse_a_rollback_and_ignore_merging(
     await api.computer("SN-1", owner=await api.person())
     members = "/persons/1/relationships/computers"
     for method, path, data in (
-        *((text, members, list[Any]()) for text in ("POST", "PATCH", "DELETE")),
+        *((method, members, list[Any]()) for method in ("POST", "PATCH", "DELETE")),
         ("PATCH", "/computers/1/relationships/owner", None),
         ("PATCH", "/computers/1", computer("X")),
         ("DELETE", "/computers/1", None),

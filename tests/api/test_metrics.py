@@ -62,8 +62,8 @@ async def test_the_documentation_lists_every_metric_with_its_type_labels_and_mea
         kind, labels, meaning = listed[family.name]
         assert kind == family.type
         assert meaning == family.documentation[0].lower() + family.documentation[1:].rstrip(".")
-        for value in family.samples:
-            assert value.labels.keys() - {"le"} == labels
+        for shown in family.samples:
+            assert shown.labels.keys() - {"le"} == labels
 
 
 async def test_requests_commands_and_batches_are_counted(api: Api) -> None:

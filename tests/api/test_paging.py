@@ -115,22 +115,20 @@ async def test_cursors_keep_their_position_after_deletions(
         await persons.delete(f"/persons/{id_}")
     pages = await persons.pages(page.document["links"][link], link)
     assert [len(response.ids) for response in pages] == [2, 2, 1]
-    assert sorted(id_ for value in pages for id_ in ids(value)) == sorted(expected)
+    assert sorted(id_ for response in pages for id_ in ids(response)) == sorted(expected)
 
 
 async def test_pages_at_the_largest_ids_are_right(api: Api, database: Database) -> None:
     stored = range(MAX_ID - 60, MAX_ID + 1)
     await database.computers.insert_many(
-        complete_record({"_id": Int64(record), "serial": "S"}) for record in stored
+        complete_record({"_id": Int64(id_), "serial": "S"}) for id_ in stored
     )
     for sort in ("id", "-id"):
         cursors = Cursors("computer", parse_sort(sort, GRAPH["computer"], GRAPH))
         for start, size in product((MAX_ID - 50, MAX_ID - 7, MAX_ID, -MAX_ID), (1, 7, 30)):
             after = cursors.encode((start,))
             page = await api.get(f"/computers?sort={sort}&page[size]={size}&page[after]={after}")
-            beyond = [
-                record for record in stored if (record > start if sort == "id" else record < start)
-            ]
+            beyond = [id_ for id_ in stored if (id_ > start if sort == "id" else id_ < start)]
             shown = beyond if sort == "id" else beyond[::-1]
             assert ids(page) == shown[:size]
 

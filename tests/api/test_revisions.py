@@ -13,7 +13,7 @@ from registry.resources import RESOURCES
 from registry.resources.types_file import TypesFile
 from registry.settings import Settings
 from tests.conftest import Header, Serve
-from tests.support import Api, Database, add, identifier, new, to_one
+from tests.support import Api, Database, add, identifier, identity, new, to_one
 
 
 @pytest.fixture
@@ -46,8 +46,10 @@ async def changes(api: Api, path: str = "/revisions", **headers: str) -> list[An
             *(attributes["action"], subject["type"], subject["id"]),
             *(attributes["before"], attributes["after"]),
         )
-        for one in document["data"]
-        for attributes, subject in [(one["attributes"], one["relationships"]["resource"]["data"])]
+        for revision in document["data"]
+        for attributes, subject in [
+            (revision["attributes"], revision["relationships"]["resource"]["data"])
+        ]
     ]
 
 
@@ -76,7 +78,7 @@ async def test_a_write_that_changes_nothing_leaves_no_revision(revised: Api) -> 
     bob = new("person", first_name="Bob", last_name="King")
     tried = await revised.send("POST", "/persons", bob, Prefer="tx=rollback")
     assert tried.status == 201
-    assert [one[:3] for one in await changes(revised)] == [
+    assert [change[:3] for change in await changes(revised)] == [
         ("created", "person", "1"),
         ("created", "computer", "1"),
     ]
@@ -149,7 +151,9 @@ async def test_writes_of_two_workers_leave_a_chain_of_values(
             for worker in range(2):
                 writers.create_task(rename(worker, number))
     for id_ in persons:
-        chain = [one[3:] for one in await changes(workers[1], f"/persons/{id_}/revisions?sort=id")]
+        chain = [
+            change[3:] for change in await changes(workers[1], f"/persons/{id_}/revisions?sort=id")
+        ]
         now = (await workers[0].get(f"/persons/{id_}")).data["attributes"]["last_name"]
         names = [after["last_name"] for _, after in chain]
         assert [before.get("last_name") for before, _ in chain] == [None, *names[:-1]]
@@ -195,7 +199,7 @@ async def test_types_of_a_file_have_revisions_with_values_as_responses_show_them
         ),
     ]
     assert (await api.request("DELETE", f"/persons/{bob}")).status == 204
-    assert sorted(one for one in await changes(api, "/revisions?sort=-id&page[size]=3")) == [
+    assert sorted(await changes(api, "/revisions?sort=-id&page[size]=3")) == [
         ("deleted", "person", bob, {"first_name": "Bob", "last_name": "King"}, {}),
         ("updated", "person", ada, {"manager": owner["owner"]}, {}),
         ("updated", "phone", phone, owner, {}),
@@ -217,16 +221,16 @@ async def test_types_of_a_file_have_revisions_with_values_as_responses_show_them
 )
 async def test_revisions_are_read_as_other_types(fleet: Api, path: str, ids: list[str]) -> None:
     document = (await fleet.get(path)).document
-    assert [one["id"] for one in document["data"]] == ids
+    assert [revision["id"] for revision in document["data"]] == ids
     assert "number" not in path or document["meta"]["total"] == 7
 
 
 async def test_pages_by_cursor_lead_both_ways(fleet: Api) -> None:
     pages = await fleet.pages("/revisions?sort=-at&page[size]=3")
-    ids = [one["id"] for page in pages for one in page.data]
+    ids = [id_ for page in pages for id_ in page.ids]
     assert sorted(ids) == list("1234567")
     back = (await fleet.get(pages[1].document["links"]["prev"].removeprefix(fleet.origin))).document
-    assert [one["id"] for one in back["data"]] == ids[:3]
+    assert [revision["id"] for revision in back["data"]] == ids[:3]
 
 
 @pytest.mark.parametrize("method", ["POST", "PATCH", "DELETE"])
@@ -239,7 +243,7 @@ async def test_revisions_cannot_be_written(fleet: Api, method: str) -> None:
 
 async def test_include_gives_nothing_for_what_is_gone(fleet: Api) -> None:
     document = (await fleet.get("/revisions?include=resource&fields[revision]=resource")).document
-    assert [(one["type"], one["id"]) for one in document["included"]] == [
+    assert list(map(identity, document["included"])) == [
         ("computer", "1"),
         ("computer", "2"),
     ]
@@ -270,7 +274,7 @@ async def test_a_client_sees_what_it_may_read(guarded: Api, header: Header) -> N
         *[("created", "computer", id_, {}, own) for id_, own in zip("12", rest, strict=True)],
         *[("updated", "computer", id_, {}, {}) for id_ in "12"],
     ]
-    assert [one[1] for one in await changes(guarded, **persons)] == ["person"] * 3
+    assert [change[1] for change in await changes(guarded, **persons)] == ["person"] * 3
     assert await changes(guarded, "/computers/1/revisions", **computers) == [
         ("created", "computer", "1", {}, {"serial": "A"}),
         ("updated", "computer", "1", {}, {}),
@@ -297,7 +301,7 @@ async def test_revisions_have_the_author_and_the_time_of_the_write(
     author, at = shown["attributes"]["created_by"], shown["attributes"]["created_at"]
     assert (revision["attributes"]["author"], revision["attributes"]["at"]) == (author, at)
     found = await guarded.get(f"/revisions?filter[author]={author}", **sent)
-    assert [one["id"] for one in found.data] == [revision["id"]]
+    assert found.ids == [revision["id"]]
 
 
 async def test_the_number_of_days_can_be_changed_and_the_setting_left_out(
@@ -330,7 +334,7 @@ async def test_expired_revisions_keep_pages_and_the_check_right(
 ) -> None:
     await database.revisions.delete_many({"_id": {"$lt": 3}})
     page = (await fleet.get("/revisions?page[number]=2&page[size]=4")).document
-    assert ([one["id"] for one in page["data"]], page["meta"]["total"]) == (["7"], 5)
+    assert ([revision["id"] for revision in page["data"]], page["meta"]["total"]) == (["7"], 5)
     assert (await check(database, Graph(RESOURCES, 30))).total == 0
 
 
@@ -340,5 +344,7 @@ async def test_what_revisions_keep_of_a_deleted_person_can_be_forgotten(
     graph = Graph(RESOURCES, 30)
     changed = await forget(database, graph, graph["person"], 1)
     assert changed == {graph["assignment"]: 2, graph["revision"]: 3}
-    assert [one[3:] for one in await changes(fleet) if one[1] == "person"] == [({}, {})] * 3
+    assert [change[3:] for change in await changes(fleet) if change[1] == "person"] == [
+        ({}, {})
+    ] * 3
     assert (await forget(database, graph, graph["person"], 1) or {})[graph["revision"]] == 0

@@ -110,7 +110,7 @@ class Call:
         if not self.request.writes or self.document is None or "errors" in self.document:
             return [None] * len(self.request.writes)
         if RESULTS in self.document:
-            return [resource.get("data") for resource in self.document[RESULTS]]
+            return [result.get("data") for result in self.document[RESULTS]]
         return [self.document["data"]]
 
 
@@ -210,7 +210,7 @@ def _is_shown(model: Model, call: Call) -> bool:
     included = call.document.get("included", [])
     if set(map(_identity_of, included)) != reached - {*primary}:
         return False
-    return all(_is_true(model, value) for value in [*resources, *included])
+    return all(_is_true(model, resource) for resource in [*resources, *included])
 
 
 def explanation(state: State, clients: Sequence[Sequence[Call]]) -> State | None:

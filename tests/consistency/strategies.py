@@ -143,7 +143,7 @@ def related_conditions(draw: st.DrawFn, type_name: str, ids: Sequence[int]) -> C
     """Return a condition on related resources, as a path or below `has` or `any`."""
     relationship = RELATIONSHIPS[type_name]
     condition = conditions(TARGETS[relationship], ids).filter(
-        lambda resource: resource["name"] != "owner"
+        lambda condition: condition["name"] != "owner"
     )
     if draw(st.booleans()):
         part = draw(condition)
@@ -163,7 +163,7 @@ def _has_notation(condition: Condition) -> bool:
     value = condition["val"]
     if isinstance(value, dict):
         return False
-    return not isinstance(value, list) or not any("," in str(one) for one in value)
+    return not isinstance(value, list) or not any("," in str(member) for member in value)
 
 
 def _combinations(parts: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:

@@ -166,14 +166,14 @@ async def operate(client: Client) -> None:
     """Send several writes as one request."""
     operations = []
     writes = [client.written() for _ in range(client.random.randint(2, 4))]
-    for value in writes:
-        resource = body_of(value.identity, value.attributes, value.linkage)["data"]
-        if value.verb == "create":
+    for write in writes:
+        resource = body_of(write.identity, write.attributes, write.linkage)["data"]
+        if write.verb == "create":
             del resource["id"]
         reference = (
-            {"ref": identifier(value.identity)} if value.verb == "delete" else {"data": resource}
+            {"ref": identifier(write.identity)} if write.verb == "delete" else {"data": resource}
         )
-        operations.append({"op": OPERATORS[value.verb], **reference})
+        operations.append({"op": OPERATORS[write.verb], **reference})
     await client.send(Request("POST", "/operations", {OPERATIONS: operations}, writes=writes))
 
 
@@ -272,7 +272,7 @@ async def stored(database: Database) -> State:
 
 @pytest.mark.parametrize(
     ("workers", "rounds"),
-    [("1", 8), *(pytest.param(letter, 20, marks=pytest.mark.slow) for letter in "12")],
+    [("1", 8), *(pytest.param(workers, 20, marks=pytest.mark.slow) for workers in "12")],
 )
 async def test_concurrent_requests_are_linearizable(
     start: Start, settings: Settings, database: Database, workers: str, rounds: int

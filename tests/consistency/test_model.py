@@ -192,8 +192,8 @@ class Comparison(RuleBasedStateMachine):
             changed = "updated" if versions != self.model.versions else "unchanged"
             assert result["meta"] == {"effect": changed if stored else "created"}
             assert result["data"]["attributes"] == self.model.resources[identity]
-        for resource in response.document[RESULTS]:
-            self._read_resource(("person", int(resource["data"]["id"])), Query())
+        for result in response.document[RESULTS]:
+            self._read_resource(("person", int(result["data"]["id"])), Query())
 
     def _expected_errors(
         self, attributes: Mapping[str, Any], query: Query, prefer: Sequence[str]
@@ -431,7 +431,7 @@ class Comparison(RuleBasedStateMachine):
         """Return an `If-Match` header or none, and whether the resource matches it."""
         self._read_resource(identity, Query())
         tags = self.tags[identity]
-        known = [tag for value in self.tags.values() for tag in value]
+        known = [tag for tags in self.tags.values() for tag in tags]
         sent = data.draw(st.just([]) | st.lists(st.sampled_from(["*", '"1"', *known]), max_size=2))
         if not sent:
             return {}, True

@@ -79,8 +79,8 @@ def calls(value: str) -> Iterator[Callable[[], object]]:
         for verb in (Verb.ADD, Verb.UPDATE):
             yield partial(load, body("data", content, value), person, verb)
     for linkage in LINKAGE:
-        for item in (person.relationships["computers"], computer.relationships["owner"]):
-            yield partial(load_linkage, body("data", linkage, value), item, Verb.REMOVE)
+        for relationship in (person.relationships["computers"], computer.relationships["owner"]):
+            yield partial(load_linkage, body("data", linkage, value), relationship, Verb.REMOVE)
     for operation in OPERATIONS_SENT:
         for operations in ([operation], operation):
             yield partial(load_operations, body(OPERATIONS, operations, value), GRAPH)

@@ -178,12 +178,12 @@ NOT_IDS = [(True, "true"), (1.0, "1.0"), (1.5e3, "1500.0"), (None, "null")]
         *((of("id", "eq", item), f"not `{text}`") for item, text in NOT_IDS),
         *((of("id", *item), "an integer") for item in (("in", [[1]]), ("eq", "1.0"))),
         *(
-            (of("last_name", "eq", item), "must be compared with text")
-            for item in (None, {"$gt": ""})
+            (of("last_name", "eq", value), "must be compared with text")
+            for value in (None, {"$gt": ""})
         ),
         *(
-            (of("email", item, None), f"`{item}` of `email` must not be null")
-            for item in ("lt", "contains")
+            (of("email", operator, None), f"`{operator}` of `email` must not be null")
+            for operator in ("lt", "contains")
         ),
         (of("email", "null", "true"), 'must be true or false, not `"true"`'),
     ],

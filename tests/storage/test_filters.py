@@ -69,7 +69,9 @@ async def check(database: Database, *conditions: Condition) -> None:
             assert sorted(ids) == expected, condition
 
 
-@pytest.mark.parametrize("compared", [value for value in Operator if value is not Operator.IN])
+@pytest.mark.parametrize(
+    "compared", [operator for operator in Operator if operator is not Operator.IN]
+)
 async def test_text_is_compared_as_in_python(stored: Database, compared: Operator) -> None:
     await check(stored, *(Condition("last_name", compared, text) for text in TEXTS))
 

@@ -115,10 +115,10 @@ def lines(report: Report) -> list[str]:
 async def periods(database: Database) -> list[Any]:
     """Return all periods, by computer and then by time."""
     found = await database.assignments.find().sort([("computer", 1), ("since", 1)]).to_list(None)
-    for resource, following in pairwise(found):
-        assert resource["until"] is None or resource["since"] < resource["until"]
-        if resource["computer"] == following["computer"]:
-            assert resource["until"] <= following["since"]
+    for period, following in pairwise(found):
+        assert period["until"] is None or period["since"] < period["until"]
+        if period["computer"] == following["computer"]:
+            assert period["until"] <= following["since"]
     return found
 
 
@@ -143,7 +143,7 @@ async def test_periods_are_those_of_a_model(
                 assert not is_possible, write
             else:
                 assert is_possible, write
-    expected = sorted(model.periods, key=lambda resource: resource["of"])
+    expected = sorted(model.periods, key=lambda period: period["of"])
     stored = await periods(database)
     assert [
         {
@@ -179,7 +179,7 @@ async def test_requests_that_share_a_transaction_count_each(api: Api, database: 
     moves = [[registry.update(("computer", 1), owner=owner)] for owner in (1, 2, None, 3)]
     await registry.write_group(moves)
     found = await periods(database)
-    assert [(resource["owner"], resource["until"] is None) for resource in found] == [
+    assert [(period["owner"], period["until"] is None) for period in found] == [
         *((1, False), (2, False)),
         (3, True),
     ]

@@ -74,7 +74,7 @@ def filters(field: ResourceField) -> Iterator[str]:
 
 def requests_of(resource: ResourceType) -> Iterator[str]:
     stored = resource.filterable
-    indexed = [record for record in stored.values() if record.is_indexed]
+    indexed = [field for field in stored.values() if field.is_indexed]
     for field in indexed:
         for condition in filters(field):
             for sort in ("", f"&sort={field.name}", f"&sort=-{field.name}"):

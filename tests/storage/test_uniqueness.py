@@ -236,7 +236,7 @@ async def test_a_service_without_the_setting_reports_the_conflicts_of_another(
         assert response.errors == [(409, "/data/attributes/serial")]
     ids = [second, *[await other.computer(f"SN-{number}") for number in range(3, 12)]]
     responses = await asyncio.gather(*(rename(other, id_, "SN-1") for id_ in ids))
-    assert {value.status for value in responses} == {409}
+    assert {response.status for response in responses} == {409}
 
 
 async def test_a_backup_is_restored_into_a_database_with_unique_indexes(

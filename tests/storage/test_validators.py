@@ -107,7 +107,8 @@ async def options(database: Database) -> list[dict[str, Any]]:
     query = {"name": {"$in": ["persons", "computers"]}}
     collections = await database.list_collections(filter=query)
     return sorted(
-        [collection async for collection in collections], key=lambda resource: str(resource["name"])
+        [collection async for collection in collections],
+        key=lambda collection: str(collection["name"]),
     )
 
 

@@ -338,10 +338,10 @@ class Follower:
 async def stored_resources(database: Database) -> Resources:
     """Return what is stored, as followers know it."""
     stored: Resources = {}
-    async for pair in database.persons.find():
-        names = {name: pair[name] for name in ("first_name", "last_name", "email")}
-        stored["person", str(pair["_id"])] = {"owner": None} | names
-    async for resource in database.computers.find():
-        owner = resource["person"] and str(resource["person"])
-        stored["computer", str(resource["_id"])] = {"owner": owner, "serial": resource["serial"]}
+    async for person in database.persons.find():
+        names = {name: person[name] for name in ("first_name", "last_name", "email")}
+        stored["person", str(person["_id"])] = {"owner": None} | names
+    async for computer in database.computers.find():
+        owner = computer["person"] and str(computer["person"])
+        stored["computer", str(computer["_id"])] = {"owner": owner, "serial": computer["serial"]}
     return stored

@@ -163,7 +163,7 @@ async def test_no_id_is_acknowledged_twice_when_the_primary_is_lost(
             if reply.is_acknowledged:
                 ledger.acknowledge(name, reply)
     for kind, field in (("person", "first_name"), ("computer", "serial")):
-        stored = {pair[field]: str(pair["_id"]) async for pair in database[f"{kind}s"].find()}
+        stored = {record[field]: str(record["_id"]) async for record in database[f"{kind}s"].find()}
         assert stored.items() >= ledger.ids[kind].items()
     assert [reply.status for reply in replies["second"]] == [201, 201]
 

@@ -48,7 +48,7 @@ def analyze(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return run([program, *arguments])
 
 
-@pytest.mark.parametrize("path", [UNIT, WATCH], ids=lambda item: item.stem)
+@pytest.mark.parametrize("path", [UNIT, WATCH], ids=lambda path: path.stem)
 def test_the_unit_is_valid(tmp_path: Path, path: Path) -> None:
     # The checkout is elsewhere here, and systemd warns if the program does not exist.
     program = rf"\g<1>{sys.executable}"
@@ -91,7 +91,7 @@ def test_the_unit_of_backups_keeps_dated_files(
         assert Backup(written).manifest.time
 
 
-@pytest.mark.parametrize("path", [UNIT, BACKUP], ids=lambda item: item.stem)
+@pytest.mark.parametrize("path", [UNIT, BACKUP], ids=lambda path: path.stem)
 def test_the_unit_exposes_little(path: Path) -> None:
     printed = analyze("security", "--offline=true", path).stdout
     (exposure,) = re.findall(rf"Overall exposure level for {path.name}: (\S+)", printed)

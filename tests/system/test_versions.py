@@ -39,8 +39,8 @@ def uv(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 def newest_python(versions: str) -> str | None:
     """Return the path of the newest Python on this machine in a range of versions."""
     listed = uv("python", "list", "--only-installed", "--output-format", "json", versions).stdout
-    found = [load for load in json.loads(listed) if load["implementation"] == "cpython"]
-    newest = max(found, key=lambda resource: Version(resource["version"]), default=None)
+    found = [python for python in json.loads(listed) if python["implementation"] == "cpython"]
+    newest = max(found, key=lambda python: Version(python["version"]), default=None)
     return newest and newest["path"]
 
 

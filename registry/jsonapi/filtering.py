@@ -361,7 +361,7 @@ class _Parser:
             return None
         if value is None and operator not in EQUALITY:
             raise self.error(f"`{operator}` of `{field.name}` must not be null.", *path)
-        if operator in {Operator.PREFIX, Operator.CONTAINS} and isinstance(value, str):
+        if operator.operand == "part" and isinstance(value, str):
             if len(value) > MAX_PART_LENGTH:
                 limit = f"must have at most {MAX_PART_LENGTH} characters, not {len(value)}"
                 raise self.error(f"`{operator}` of `{field.name}` {limit}.", *path)

@@ -6,6 +6,7 @@ from registry.jsonapi.documents import path_of
 from registry.jsonapi.filtering import NULL, filter_operators, related_fields
 from registry.jsonapi.pagination import sort_names
 from registry.model.attribute_schemas import attribute_schema
+from registry.model.attributes import Operator
 from registry.model.fields import ComputedText
 from registry.model.graph import Graph
 from registry.model.implicit_attributes import Moment
@@ -25,6 +26,14 @@ def describe_types(graph: Graph) -> list[_Json]:
     """
     types = sorted(graph.values(), key=lambda resource: resource.read_only)
     return [_describe(resource, graph) for resource in types]
+
+
+def describe_operators() -> dict[str, _Json]:
+    """Return what people need of each operator that compares with something, by its name."""
+    return {
+        each.value: {"label": each.label, "time_label": each.time_label, "operand": each.operand}
+        for each in Operator
+    }
 
 
 def _describe(resource: ResourceType, graph: Graph) -> _Json:

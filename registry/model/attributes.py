@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 from marshmallow import ValidationError, fields
 
@@ -28,17 +28,34 @@ _DECIMAL128 = decimal.Context(
 
 
 class Operator(StrEnum):
-    """A comparison of a stored field with a value."""
+    """A comparison of a stored field with a value.
 
-    EQ = "eq"
-    NE = "ne"
-    LT = "lt"
-    LE = "le"
-    GT = "gt"
-    GE = "ge"
-    IN = "in"
-    PREFIX = "prefix"
-    CONTAINS = "contains"
+    label: what people read before the value; time_label: the same for dates and times. operand:
+    what is compared with, a `value` of the attribute, a `list` of values, or a `part` of the text.
+    """
+
+    label: str
+    operand: str
+    time_label: str
+
+    EQ = "eq", "is"
+    NE = "ne", "is not"
+    LT = "lt", "is less than", "value", "is before"
+    LE = "le", "is at most", "value", "is at or before"
+    GT = "gt", "is more than", "value", "is after"
+    GE = "ge", "is at least", "value", "is at or after"
+    IN = "in", "is one of", "list"
+    PREFIX = "prefix", "begins with", "part"
+    CONTAINS = "contains", "contains", "part"
+
+    def __new__(
+        cls, name: str, label: str = "", operand: str = "value", time_label: str | None = None
+    ) -> Self:
+        """Return a member, which is its name in query parameters."""
+        member = str.__new__(cls, name)
+        member._value_ = name
+        member.label, member.operand, member.time_label = label, operand, time_label or label
+        return member
 
 
 EQUALITY = (Operator.EQ, Operator.NE, Operator.IN)

@@ -18,9 +18,9 @@ characters, or a `traceparent` (W3C Trace Context). Responses of 1,000 bytes or 
 with gzip if `Accept-Encoding` allows it.
 
 `/` is a page for people in browsers; for other clients, `meta` has the URLs of the collections, a
-short description of their types, and what their access token allows. A trailing slash is
-redirected (308). For operators: `{LIVE_PATH}`, `{READY_PATH}` and, unless it has a port of its
-own, `{METRICS_PATH}`."""
+short description of their types and of the operators of filters, and what their access token
+allows. A trailing slash is redirected (308). For operators: `{LIVE_PATH}`, `{READY_PATH}` and,
+unless it has a port of its own, `{METRICS_PATH}`."""
 
 _SECURITY_SCHEMES: Json = {
     SECURITY_SCHEME: {

@@ -64,10 +64,17 @@ async def test_the_root_describes_the_types(serve: Serve, settings: Settings) ->
     owner = {"type": "person", "many": False, "inverse": "computers", "writable": True}
     assert computer["relationships"]["owner"] == owner
     assert not described["assignment"]["writable"]
+    operators = response.document["meta"]["operators"]
+    assert operators["lt"] == {
+        "label": "is less than",
+        "time_label": "is before",
+        "operand": "value",
+    }
     for type_ in described.values():
         for name in type_["sort"]:
             assert (await api.get(f"{type_['path']}?sort={name}")).status == 200, name
         for field in type_["filters"]:
+            assert {*field["operators"]} <= operators.keys() | {"null"}
             # A value may be invalid, but not a field or an operator.
             failed = await api.get(
                 f"{type_['path']}?filter[{field['name']}][{field['operators'][-1]}]=true"

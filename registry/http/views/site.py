@@ -24,7 +24,7 @@ from registry.jsonapi.authorization import readable_with
 from registry.jsonapi.content_negotiation import HTML, check_accept, prefers
 from registry.jsonapi.documents import encode_meta, path_of
 from registry.jsonapi.query_parser import reject_parameters
-from registry.jsonapi.type_descriptions import describe_types
+from registry.jsonapi.type_descriptions import describe_operators, describe_types
 from registry.metrics import registry_of_service
 from registry.model.resource_type import ResourceType
 from registry.protocol import MEDIA_TYPE
@@ -69,6 +69,7 @@ class EntryPointView(BaseView):
             "openapi": f"{base}{UI_PATH}/openapi.json",
             "swagger_ui": f"{base}{UI_PATH}/",
             "types": describe_types(app[GRAPH]),
+            "operators": describe_operators(),
             **_access(request.get(PRINCIPAL), app),
         }
         return web.Response(body=encode_meta({"self": root}, meta), content_type=MEDIA_TYPE)

@@ -3,7 +3,7 @@
 import { openDialog } from "./dialogs.js"
 import { button, buttons, field as labelled, h } from "./dom.js"
 import { texts } from "./texts.js"
-import { labelOf } from "./types.js"
+import { labelOf, operators } from "./types.js"
 import { controlFor, parsed, refuse } from "./values.js"
 
 /** @import { Filter, Type } from "./types.js" */
@@ -21,7 +21,7 @@ export function chips(type, state, onRemove) {
     const [, field, operator = "eq"] = /^filter\[([^\]]+)\](?:\[(\w+)\])?$/.exec(name) ?? []
     const filter = type.filters.find((other) => other.name === field)
     const isNull = operator === "null"
-    const words = operatorLabels(filter)[isNull ? (value === "true" ? "isNull" : "isNotNull") : operator]
+    const words = operatorLabel(filter, isNull ? (value === "true" ? "isNull" : "isNotNull") : operator)
     const isSearch = !filter && field === "search"
     const condition = `${labelOf(field ?? name)} ${words ?? operator}${isNull ? "" : ` ${value}`}`
     const text = isSearch ? texts.searched(value) : condition
@@ -48,20 +48,19 @@ export function openFilter(type, field, onChosen) {
   /** @type {Control} */
   let control = h("input")
   const showValue = () => {
-    const isText = ["in", "contains", "prefix"].includes(operator.value)
-    const kind = isText ? "text" : filter().value.kind
+    const operand = operators[operator.value]?.operand
+    const kind = operand === "value" ? filter().value.kind : "text"
     control = controlFor({ ...filter().value, kind, nullable: kind === "boolean", required: true }, null)
     control.id = "filter-value"
-    const hint = operator.value === "in" ? h("small", {}, texts.valuesHint) : ""
+    const hint = operand === "list" ? h("small", {}, texts.valuesHint) : ""
     place.replaceChildren(h("label", { for: control.id }, texts.value), control, hint)
-    place.hidden = control.disabled = operator.value.startsWith("is")
+    place.hidden = control.disabled = !operand
   }
   const showOperators = () => {
-    const labels = operatorLabels(filter())
-    const operators = filter().operators.flatMap((name) => (name === "null" ? ["isNull", "isNotNull"] : name))
+    const choices = filter().operators.flatMap((name) => (name === "null" ? ["isNull", "isNotNull"] : name))
     // The most useful one for text comes first.
-    operators.sort((name, other) => Number(other === "contains") - Number(name === "contains"))
-    operator.replaceChildren(...operators.map((name) => h("option", { value: name }, labels[name])))
+    choices.sort((name, other) => Number(other === "contains") - Number(name === "contains"))
+    operator.replaceChildren(...choices.map((name) => h("option", { value: name }, operatorLabel(filter(), name))))
     showValue()
   }
   names.addEventListener("change", showOperators)
@@ -97,14 +96,22 @@ export function openFilter(type, field, onChosen) {
  */
 function condition(filter, operator, control) {
   const name = `filter[${filter.name}]`
-  if (operator.startsWith("is")) return { name: `${name}[null]`, value: String(operator === "isNull") }
+  if (operator === "isNull" || operator === "isNotNull") {
+    return { name: `${name}[null]`, value: String(operator === "isNull") }
+  }
   const text = control.value
-  const value = operator === "in" ? text.split(/\s*,\s*/).join(",") : String(parsed(filter.value, text))
+  const isList = operators[operator]?.operand === "list"
+  const value = isList ? text.split(/\s*,\s*/).join(",") : String(parsed(filter.value, text))
   return { name: `${name}[${operator}]`, value }
 }
 
-/** @param {Filter} [filter] */
-function operatorLabels(filter) {
+/**
+ * Return what people read of an operator, null being two of them; nothing of an unknown one.
+ * @param {Filter | undefined} filter
+ * @param {string} name
+ */
+function operatorLabel(filter, name) {
+  if (name === "isNull" || name === "isNotNull") return texts[name]
   const isTime = filter?.value.kind === "date" || filter?.value.kind === "time"
-  return { ...texts.operators, ...(isTime ? texts.timeOperators : {}) }
+  return isTime ? operators[name]?.time_label : operators[name]?.label
 }

@@ -90,25 +90,8 @@ export const texts = {
     `${what} ${count === 1 ? "has" : "have"} another ${label.toLowerCase()} meanwhile, which stays.`,
   counted: (/** @type {number} */ count, /** @type {string} */ label, /** @type {string} */ plural) =>
     counted(count, label.toLowerCase(), plural.toLowerCase()),
-  operators: /** @type {Record<string, string>} */ ({
-    eq: "is",
-    ne: "is not",
-    lt: "is less than",
-    le: "is at most",
-    gt: "is more than",
-    ge: "is at least",
-    in: "is one of",
-    prefix: "begins with",
-    contains: "contains",
-    isNull: "is empty",
-    isNotNull: "is not empty",
-  }),
-  timeOperators: /** @type {Record<string, string>} */ ({
-    lt: "is before",
-    le: "is at or before",
-    gt: "is after",
-    ge: "is at or after",
-  }),
+  isNull: "is empty",
+  isNotNull: "is not empty",
 
   // Cards and forms
   add: (/** @type {string} */ label) => `New ${label.toLowerCase()}`,

@@ -49,6 +49,12 @@ import { texts } from "./texts.js"
 /** @type {Map<string, Type>} */
 const types = new Map()
 
+/**
+ * The operators that compare with something, by name.
+ * @type {Record<string, { label: string, time_label: string, operand: "value" | "list" | "part" }>}
+ */
+export let operators = {}
+
 /** @type {Access | null} */
 let access = null
 
@@ -59,6 +65,7 @@ let access = null
 export function learn(meta) {
   types.clear()
   for (const described of meta.types) types.set(described.type, typeFrom(described, meta.types))
+  operators = meta.operators
   access = meta.access ?? null
   return access
 }

@@ -20,9 +20,9 @@ def describe_types(graph: Graph) -> list[_Json]:
     """Return the description of each type, in JSON; those that clients can write come first.
 
     `attributes` and `authorship` have the OpenAPI schema of each attribute by name, with `required`
-    and `unique` where they are true, and the names of the `parts` of computed ones; `filters` the
-    operators of each field that filters can name. `history` is the relationship whose periods a
-    type records, if its name follows from that.
+    and `unique` where they are true, and the names of the `parts` of computed ones; `relationships`
+    the types of what each can link to; `filters` the operators of each field that filters can name.
+    `history` is the relationship whose periods a type records, if its name follows from that.
     """
     types = sorted(graph.values(), key=lambda resource: resource.read_only)
     return [_describe(resource, graph) for resource in types]
@@ -51,16 +51,7 @@ def _describe(resource: ResourceType, graph: Graph) -> _Json:
             for name, attribute in resource.readable.items()
             if name not in resource.attributes
         },
-        "relationships": {
-            name: {
-                "type": relationship.target,
-                "many": relationship.to_many,
-                "inverse": relationship.inverse,
-                "writable": not relationship.read_only,
-            }
-            for name, relationship in resource.relationships.items()
-            if not relationship.subject
-        },
+        "relationships": _relationships(resource),
         "sort": sort_names(resource, graph),
         "filters": [
             {"name": field.name, "operators": _operators(field)}
@@ -68,6 +59,20 @@ def _describe(resource: ResourceType, graph: Graph) -> _Json:
             if not isinstance(field.field, Moment)
         ],
     }
+
+
+def _relationships(resource: ResourceType) -> _Json:
+    described: _Json = {}
+    for name, relationship in resource.relationships.items():
+        link = {
+            "types": [],
+            "many": relationship.to_many,
+            "inverse": relationship.inverse,
+            "writable": not relationship.read_only,
+        }
+        types = described.setdefault(relationship.subject or name, link)["types"]
+        types.append(relationship.target)
+    return described
 
 
 def _history(resource: ResourceType, graph: Graph) -> _Json:

@@ -49,19 +49,21 @@ async def test_the_root_links_to_everything(api: Api) -> None:
 
 
 async def test_the_root_describes_the_types(serve: Serve, settings: Settings) -> None:
-    fleet = replace(settings, types=read_types(str(FLEET)), unique=("computer.serial",))
+    declared = read_types(str(FLEET))
+    fleet = replace(settings, types=declared, unique=("computer.serial",), revisions=30)
     api = await serve(settings=fleet)
     response = await api.get("/")
     assert len(orjson.dumps(response.document)) <= 40_000
     described = {type_["type"]: type_ for type_ in response.document["meta"]["types"]}
     assert [type_["path"] for type_ in described.values()] == [
-        *("/persons", "/computers", "/phones", "/assignments", "/phone_owner_periods")
+        *("/persons", "/computers", "/phones"),
+        *("/assignments", "/phone_owner_periods", "/revisions"),
     ]
     computer = described["computer"]
     serial = {"type": "string", "minLength": 1, "maxLength": 255, "example": "SN-0001"}
     assert computer["attributes"]["serial"] == serial | {"required": True, "unique": True}
     assert computer["attributes"]["status"]["enum"] == ["ready", "repair", "retired"]
-    owner = {"type": "person", "many": False, "inverse": "computers", "writable": True}
+    owner = {"types": ["person"], "many": False, "inverse": "computers", "writable": True}
     assert computer["relationships"]["owner"] == owner
     assert not described["assignment"]["writable"]
     operators = response.document["meta"]["operators"]
@@ -70,6 +72,8 @@ async def test_the_root_describes_the_types(serve: Serve, settings: Settings) ->
         "time_label": "is before",
         "operand": "value",
     }
+    subject = {"types": ["person", "computer", "phone"], "many": False, "inverse": "revisions"}
+    assert described["revision"]["relationships"] == {"resource": subject | {"writable": False}}
     for type_ in described.values():
         for name in type_["sort"]:
             assert (await api.get(f"{type_['path']}?sort={name}")).status == 200, name

@@ -45,6 +45,8 @@ def test_a_card_shows_who_changed_what_and_follows(
     expect(revisions).to_have_count(20)
     timeline.get_by_role("link", name="All changes").click()
     expect(rows(page, "Revisions")).to_have_count(22)
+    page.goto(f"{secured.url}/#/revisions?filter[action]=created")
+    expect(rows(page, "Revisions").last.get_by_role("link")).to_have_text("PAST")
 
 
 def values(revision: Locator) -> dict[str, str]:

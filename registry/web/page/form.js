@@ -35,7 +35,7 @@ export class Inputs {
       // A stored value must stay if it must not be null, also where creation has a default.
       const isRequired = attribute.required || (Boolean(values) && !attribute.nullable)
       const control = controlFor({ ...attribute, required: isRequired }, value)
-      this.#add(attribute.name, attribute.label, control, attribute.description, isRequired)
+      this.#add(attribute.name, attribute.label, control, attribute.description ?? "", isRequired)
     }
     for (const link of this.isNew ? linkable(type) : []) this.#addLink(link)
     this.message = h("p", { role: "alert", class: "error" })

@@ -144,11 +144,9 @@ export function columnsOf(type, hidden) {
   const { display } = type
   const isShown = (/** @type {Attribute} */ { name, copiedFrom }) => !copiedFrom && !display?.parts.includes(name)
   const own = type.attributes.filter((attribute) => isShown(attribute) && (attribute !== display || !type.writable))
-  const toOne = links(type, false).filter((link) => link.target !== hidden)
+  const toOne = links(type, false).filter((link) => !link.types.includes(hidden ?? ""))
   const linked = toOne.map((link) => columnOfLink(type, link))
   const attributes = own.map((attribute) => columnOf(type, attribute))
-  // What the registry writes itself tells who has caused it.
-  if (type.name === "revision") return [...attributes, subjectColumn]
   if (!type.writable) return [...attributes, ...linked, ...type.authorship.map((fact) => columnOf(type, fact))]
   const heading = {
     ...(display ? columnOf(type, display) : { name: "id", label: texts.id, sort: "id" }),
@@ -156,14 +154,6 @@ export function columnsOf(type, hidden) {
     kind: "name",
   }
   return [heading, ...linked, ...countedLinks(type).map((link) => columnOfCount(type, link)), ...attributes]
-}
-
-/** What a revision is of. @type {Column} */
-const subjectColumn = {
-  name: "resource",
-  label: texts.resource,
-  kind: "link",
-  cell: (revision, included) => linkOf(linkedTo(revision)[0], included),
 }
 
 /** @param {Type} type @param {Relationship} link @returns {Column} */

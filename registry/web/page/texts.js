@@ -64,7 +64,6 @@ export const texts = {
     `${isMore ? "More than " : ""}${counted(count, "new entry", "new entries")}: show the newest first`,
   deleted: "Deleted meanwhile",
   lasting: "now",
-  resource: "Of",
 
   // Several at once
   select: (/** @type {string} */ name) => `Select ${name}`,

@@ -5,44 +5,29 @@ import { texts } from "./texts.js"
 /** @import { Identifier } from "./api.js" */
 /** @typedef {"text" | "email" | "choice" | "boolean" | "integer" | "decimal" | "date" | "time" | "object"} Kind */
 /**
- * @typedef {object} Attribute
- * @property {string} name
- * @property {string} label
- * @property {string} description
- * @property {Kind} kind
- * @property {string[]} choices of the kind `choice`
- * @property {boolean} nullable
- * @property {boolean} required when a resource is created
- * @property {boolean} readOnly
- * @property {boolean} unique
- * @property {unknown} default
- * @property {number} [maxLength]
- * @property {string[]} parts the attributes that it is put together of
- * @property {string} [copiedFrom] the relationship whose resource it describes
+ * What the root tells of an attribute, and what follows. required: when a resource is created. parts: the attributes
+ * that it is put together of. copiedFrom: the relationship whose resource it describes.
+ * @typedef {{
+ *   name: string, label: string, kind: Kind, description?: string, enum?: (string | null)[], default?: unknown,
+ *   nullable?: boolean, required?: boolean, readOnly?: boolean, unique?: boolean, maxLength?: number,
+ *   parts: string[], copiedFrom?: string,
+ * }} Attribute
  */
 /**
- * @typedef {object} Relationship
- * @property {string} name
- * @property {string} label
- * @property {string} target the name of a type
- * @property {string} inverse the name of the relationship of the target
- * @property {boolean} many
- * @property {boolean} writable
+ * target: the name of the type that it leads to; the first, if there are several. inverse: the name of the
+ * relationship of the target.
+ * @typedef {{
+ *   name: string, label: string, target: string, types: string[], inverse: string, many: boolean, writable: boolean,
+ * }} Relationship
  */
 /** @typedef {{ name: string, label: string, operators: string[], value: Attribute }} Filter */
 /**
- * @typedef {object} Type
- * @property {string} name
- * @property {string} path of its collection
- * @property {string} label of one resource
- * @property {string} plural
- * @property {Attribute[]} attributes
- * @property {Attribute[]} authorship who created and changed a resource, and when
- * @property {Relationship[]} relationships
- * @property {Attribute} [display] the attribute that people know a resource by
- * @property {Filter[]} filters
- * @property {string[]} sort the names that sorting knows
- * @property {boolean} writable
+ * path: of its collection. label: of one resource. authorship: who created and changed a resource, and when. display:
+ * the attribute that people know a resource by. sort: the names that sorting knows.
+ * @typedef {{
+ *   name: string, path: string, label: string, plural: string, writable: boolean, attributes: Attribute[],
+ *   authorship: Attribute[], display?: Attribute, relationships: Relationship[], filters: Filter[], sort: string[],
+ * }} Type
  */
 /** @typedef {{ name: string, read: string[], write: string[] }} Access */
 
@@ -80,7 +65,7 @@ export const writableTypes = () => readableTypes().filter((type) => mayWrite(typ
 export const typeOf = (name) => /** @type {Type} */ (types.get(name))
 
 /** @param {string} type */
-export const mayRead = (type) => types.has(type) && (!access || access.read.includes(type))
+const mayRead = (type) => types.has(type) && (!access || access.read.includes(type))
 
 /** @param {string} type */
 export const mayWrite = (type) => typeOf(type).writable && (!access || access.write.includes(type))
@@ -90,7 +75,7 @@ export const mayWrite = (type) => typeOf(type).writable && (!access || access.wr
  * @param {Type} type
  * @param {boolean} many
  */
-export const links = (type, many) => type.relationships.filter((link) => link.many === many && mayRead(link.target))
+export const links = (type, many) => type.relationships.filter((link) => link.many === many && link.types.some(mayRead))
 
 /** Return whether a relationship may be changed. @param {Type} type @param {Relationship} link */
 export const mayLink = (type, link) => link.writable && mayWrite(type.name) && mayWrite(link.target)
@@ -103,30 +88,26 @@ export const linkable = (type) => links(type, false).filter((link) => mayLink(ty
 
 /** @param {any} described @param {any[]} all @returns {Type} */
 function typeFrom(described, all) {
-  const { type: name, path, writable, sort, relationships, filters } = described
+  const { type: name, history } = described
   const attributes = attributesFrom(described.attributes)
   const isText = (/** @type {Attribute} */ attribute) => attribute.kind === "text"
   return {
+    ...described,
     name,
-    path,
-    writable,
-    sort,
-    label: described.history ? texts.periodOf(...endsOf(described.history)) : labelOf(name),
+    label: history ? texts.periodOf(...endsOf(history)) : labelOf(name),
     plural: pluralOf(described),
     attributes,
     authorship: attributesFrom(described.authorship),
-    relationships: Object.entries(relationships).map(([link, { type: target, many, inverse, writable }]) => {
-      const history = all.find((other) => other.type === target && other.history)
-      const label = history ? pluralOf(history) : labelOf(link)
-      return { name: link, label, target, inverse, many, writable }
+    relationships: Object.entries(described.relationships).map(([name, link]) => {
+      const periods = all.find((other) => other.type === link.types[0] && other.history)
+      return { ...link, name, label: periods ? pluralOf(periods) : labelOf(name), target: link.types[0] }
     }),
     display:
       attributes.find((attribute) => attribute.parts.length > 0) ??
       attributes.find((attribute) => isText(attribute) && attribute.required) ??
       attributes.find((attribute) => isText(attribute) && !attribute.readOnly),
-    filters: filters.flatMap((/** @type {{ name: string, operators: string[] }} */ filter) => {
-      const value = comparedBy(filter.name, described, all)
-      return value ? { ...filter, label: labelOf(filter.name), value } : []
+    filters: described.filters.map((/** @type {{ name: string, operators: string[] }} */ filter) => {
+      return { ...filter, label: labelOf(filter.name), value: comparedBy(filter.name, described, all) }
     }),
   }
 }
@@ -135,29 +116,21 @@ function typeFrom(described, all) {
 const endsOf = ({ type, relationship }) => [labelOf(relationship), type.replaceAll("_", " ")]
 
 /** @param {any} described */
-function pluralOf({ path, history }) {
-  return history ? texts.periodsOf(...endsOf(history)) : labelOf(path.slice(1))
-}
+const pluralOf = ({ path, history }) => (history ? texts.periodsOf(...endsOf(history)) : labelOf(path.slice(1)))
 
 /**
  * Return what a filter compares: an attribute of the type or of a linked one, or an id.
  * @param {string} name
  * @param {any} described
  * @param {any[]} all
- * @returns {Attribute | undefined}
+ * @returns {Attribute}
  */
-function comparedBy(name, described, all) {
+function comparedBy(name, { relationships, attributes, authorship }, all) {
   const [first, ...rest] = name.split(".")
-  const link = described.relationships[first]
-  if (link && rest.length > 0) {
-    return comparedBy(
-      rest.join("."),
-      all.find((other) => other.type === link.type),
-      all,
-    )
-  }
-  const schema = { ...described.attributes, ...described.authorship }[first]
-  return attributeFrom(first, schema ?? { type: "integer", nullable: Boolean(link) })
+  const link = relationships[first]
+  const target = link && rest.length > 0 && all.find((other) => other.type === link.types[0])
+  if (target) return comparedBy(rest.join("."), target, all)
+  return attributeFrom(first, attributes[first] ?? authorship[first] ?? { type: "integer", nullable: Boolean(link) })
 }
 
 /** @param {Record<string, any>} schemas */
@@ -165,22 +138,8 @@ const attributesFrom = (schemas) => Object.entries(schemas).map(([name, schema])
 
 /** @param {string} name @param {any} schema @returns {Attribute} */
 function attributeFrom(name, schema) {
-  const { description = "", nullable = false, required = false, readOnly = false, unique = false } = schema
-  return {
-    name,
-    label: labelOf(name),
-    description,
-    kind: kindOf(schema),
-    choices: (schema.enum ?? []).filter((/** @type {unknown} */ choice) => choice !== null),
-    nullable,
-    required,
-    readOnly,
-    unique,
-    default: schema.default ?? null,
-    maxLength: schema.maxLength,
-    parts: schema.parts ?? [],
-    copiedFrom: schema["x-copied-from"],
-  }
+  const copiedFrom = schema["x-copied-from"]
+  return { parts: [], ...schema, name, label: labelOf(name), kind: kindOf(schema), copiedFrom }
 }
 
 /** @param {any} schema @returns {Kind} */
@@ -218,12 +177,11 @@ export const countedOf = (type, count) => texts.counted(count, type.label, type.
  */
 export function fieldsWithNames(type, attributes = [...type.attributes, ...type.authorship]) {
   const toOne = links(type, false)
-  const own = [...new Set([type.display?.name, ...[...attributes, ...toOne].map(({ name }) => name)])]
+  const own = new Set([type.display, ...attributes, ...toOne].flatMap((field) => field?.name ?? []))
   /** @type {Record<string, string>} */
-  const query = { [`fields[${type.name}]`]: own.filter(Boolean).join(",") }
-  if (type.name === "revision") query.include = "resource"
+  const query = { [`fields[${type.name}]`]: [...own].join(",") }
   if (toOne.length > 0) query.include = toOne.map((link) => link.name).join(",")
-  for (const { target } of toOne) {
+  for (const target of toOne.flatMap((link) => link.types.filter(mayRead))) {
     const { display } = typeOf(target)
     if (display && target !== type.name) query[`fields[${target}]`] = display.name
   }

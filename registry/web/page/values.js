@@ -64,7 +64,7 @@ export function plain(attribute, value) {
 export function controlFor(attribute, value) {
   const { kind, required, nullable } = attribute
   if (kind === "choice" || (kind === "boolean" && nullable)) {
-    const choices = kind === "choice" ? attribute.choices : ["true", "false"]
+    const choices = (attribute.enum ?? ["true", "false"]).filter((choice) => choice !== null)
     const option = (/** @type {string} */ choice) =>
       h("option", { value: choice, selected: String(value) === choice }, labelOfChoice(kind, choice))
     const none = h("option", { value: "" }, texts.none)

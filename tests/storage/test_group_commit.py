@@ -321,16 +321,16 @@ async def test_a_write_that_has_begun_is_completed_when_its_client_leaves(
     assert "Dropped" not in await database.persons.distinct("first_name")
 
 
+@pytest.mark.slow
 async def test_the_requests_of_a_group_that_takes_too_long_run_alone(
     registry: Registry, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, seconds = UnitOfWork._store, 0.5
+    store, seconds = UnitOfWork._store, transactions.SHARED_SECONDS
 
     async def store_late(unit: UnitOfWork, requests: Sequence[WriteRequest], *args: Any) -> None:
         await asyncio.sleep(seconds if len(requests) > 1 else 0)
         await store(unit, requests, *args)
 
-    monkeypatch.setattr(transactions, "_SHARED_SECONDS", seconds)
     monkeypatch.setattr(UnitOfWork, "_store", store_late)
     await assert_written(database, await registry.write_group(serials(registry)))
 

@@ -5,42 +5,42 @@ import asyncio
 import pytest
 
 from registry.jsonapi.error_types import TooManyRelated, Unavailable
-from registry.storage.writes import unit_of_work
-from tests.conftest import Serve
 from tests.storage.writing import Registry, insert_fleet
-from tests.support import CommandLog, Database
+from tests.support import Api, CommandLog, Database
 from tests.waiting import eventually
 
-COMPUTERS = 12
-"""All of them belong to person 1."""
+COMPUTERS, PART = 5_001, 1_000
+"""Computers of person 1, more than a group unlinks, and those that one transaction unlinks."""
+
+TOO_MANY = 20_001
+"""More than a request unlinks that is not possible in parts."""
 
 
 @pytest.fixture
-async def registry(serve: Serve, database: Database, monkeypatch: pytest.MonkeyPatch) -> Registry:
-    monkeypatch.setattr(unit_of_work, "_MAX_PART", 5)
-    monkeypatch.setattr(unit_of_work, "_MAX_MEMBERS", 8)
-    monkeypatch.setattr(unit_of_work, "_MAX_MEMBERS_ALONE", 10)
-    await insert_fleet(database, 3, COMPUTERS)
-    await database.computers.update_many({}, {"$set": {"person": 1}})
-    return Registry(await serve())
+async def registry(api: Api, database: Database) -> Registry:
+    await insert_fleet(database, 3, COMPUTERS, owner=1)
+    return Registry(api)
 
 
+@pytest.mark.slow
 async def test_a_change_that_unlinks_too_many_resources_is_refused_and_possible_in_parts(
-    registry: Registry, database: Database
+    api: Api, database: Database
 ) -> None:
+    await insert_fleet(database, 2, TOO_MANY, owner=1)
+    registry = Registry(api)
     conditional = registry.delete(("person", 1))
     conditional.versions = frozenset({1})
     for write in (conditional, registry.update(("person", 1), computers=[1])):
         with pytest.raises(TooManyRelated):
             await registry.write(write)
-    assert await database.computers.count_documents({"person": 1}) == COMPUTERS
+    assert await database.computers.count_documents({"person": 1}) == TOO_MANY
     await registry.write(registry.update(("person", 2), computers=[1, 2, 3]))
     await registry.write(registry.update(("person", 1), computers=[4]))
     assert await database.computers.count_documents({"person": 1}) == 1
 
 
-# The group that does not take 7 is committed without them.
-@pytest.mark.parametrize(("owned", "commits"), [(COMPUTERS, 3), (7, 1 + 2), (5, 1)])
+# The group that does not take a second part is committed without it.
+@pytest.mark.parametrize(("owned", "commits"), [(COMPUTERS, 6), (PART + 1, 1 + 2), (PART, 1)])
 async def test_a_deletion_unlinks_many_resources_in_parts(
     registry: Registry, database: Database, commands: CommandLog, owned: int, commits: int
 ) -> None:

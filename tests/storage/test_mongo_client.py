@@ -85,10 +85,8 @@ def test_no_uri_reveals_its_secrets(
     assert not re.search("k7|q9", message, re.IGNORECASE)
 
 
-async def test_an_unreachable_cluster_is_named_without_its_secrets(
-    unused_tcp_port: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(mongo_client._OPTIONS, "serverSelectionTimeoutMS", 1_000)
+@pytest.mark.slow
+async def test_an_unreachable_cluster_is_named_without_its_secrets(unused_tcp_port: int) -> None:
     message = await connection_error(f"mongodb://me:secret@127.0.0.1:{unused_tcp_port}")
     refused = f"MONGODB_URI: 127.0.0.1:{unused_tcp_port}: [Errno 111] Connection refused; "
     assert message == f"{refused}{mongo_client._ADVICE}"
@@ -96,9 +94,8 @@ async def test_an_unreachable_cluster_is_named_without_its_secrets(
 
 @pytest.mark.slow
 async def test_a_start_waits_for_the_primary(
-    mongodb_uri: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    mongodb_uri: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setitem(mongo_client._OPTIONS, "serverSelectionTimeoutMS", 500)
     port = free_port()
     program = await program_of(mongodb_uri)
     uri = f"mongodb://127.0.0.1:{port}/?replicaSet=late"
@@ -130,12 +127,9 @@ async def test_a_mongod_outside_of_a_replica_set_is_rejected(mongodb_uri: str) -
 
 
 @pytest.mark.slow
-async def test_a_replica_set_that_was_not_initiated_is_rejected(
-    mongodb_uri: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_replica_set_that_was_not_initiated_is_rejected(mongodb_uri: str) -> None:
     async with other_mongod(mongodb_uri, "--replSet", "other") as uri:
         assert "initiate the set" in await connection_error(uri)
-        monkeypatch.setitem(mongo_client._OPTIONS, "serverSelectionTimeoutMS", 1_000)
         assert "No servers match selector" in await connection_error(uri.partition("?")[0])
 
 

@@ -14,7 +14,6 @@ from registry.model.graph import Graph
 from registry.program import StartError
 from registry.resources import RESOURCES
 from registry.settings import Settings
-from registry.storage.mongo import mongo_client, transactions
 from registry.storage.mongo.mongo_client import connect
 from registry.storage.validators import prepare_validators
 from tests.certificates import Authority
@@ -88,10 +87,8 @@ async def test_the_role_readwrite_on_the_database_is_enough(
     serve: Serve,
     commands: CommandLog,
     secured_uri: str,
-    monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(transactions, "_SUSPECT_SECONDS", 0.1)
     caplog.set_level(logging.WARNING)
     commands.denied.clear()
     api = await serve()
@@ -133,9 +130,8 @@ async def test_wrong_credentials_are_reported(
 
 
 async def test_a_server_that_cannot_be_trusted_is_reported(
-    secured_uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    secured_uri: str, tmp_path: Path
 ) -> None:
-    monkeypatch.setitem(mongo_client._OPTIONS, "serverSelectionTimeoutMS", 2_000)
     certificate = Authority(tmp_path).certificate
     uri = secured_uri.partition("tlsCAFile=")[0] + f"tlsCAFile={certificate}"
     assert "certificate verify failed" in await connection_error(uri)

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from registry.jsonapi.changes import Verb
-from registry.storage.mongo import transactions
 from tests.storage.writing import MISSING, Registry, insert_fleet, locked, records
 from tests.support import PERSON, Api, CommandLog, Database, Response, add, new
 
@@ -113,15 +112,6 @@ async def test_more_operations_take_no_more_commands(
     assert [result["data"]["id"] for result in results] == [
         str(number) for number in range(1, pairs + 1) for _ in ("person", "computer")
     ]
-
-
-async def test_records_of_several_replies_are_loaded(
-    registry: Registry, database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await registry.write(registry.update(("person", 1), computers=range(1, COMPUTERS + 1)))
-    monkeypatch.setattr(transactions, "ONE_BATCH", 2)
-    await registry.write(registry.delete(("person", 1)))
-    assert await database.computers.count_documents({"person": None}) == COMPUTERS
 
 
 async def test_a_repeated_request_shows_the_stored_ids_alone(

@@ -116,10 +116,12 @@ def key_of(name: str, request: object) -> IdempotencyKey:
     return IdempotencyKey(name.encode(), repr(request).encode())
 
 
-async def insert_fleet(database: Database, persons: int, computers: int) -> None:
-    """Insert persons and computers, which nobody owns, with ids from 1."""
+async def insert_fleet(
+    database: Database, persons: int, computers: int, owner: int | None = None
+) -> None:
+    """Insert persons and computers, all with this owner, with ids from 1."""
     person = {"first_name": "Ada", "last_name": "Lovelace", "email": None, "version": 1}
-    computer = {"serial": "x", "person": None, "version": 1}
+    computer = {"serial": "x", "person": owner, "version": 1}
     await database.persons.insert_many(
         complete_record({"_id": number, **person}) for number in range(1, persons + 1)
     )

@@ -31,7 +31,7 @@ _log = logging.getLogger("registry")
 Statement: TypeAlias = Mapping[str, Any]
 """A statement of the command `update` or `delete`."""
 
-_COMMANDS_SECONDS, _SHARED_SECONDS = 10.0, 5.0
+_COMMANDS_SECONDS, SHARED_SECONDS = 10.0, 5.0
 """The time limits of the commands of a transaction before its commit, and of one that requests
 share: they have time to run again alone."""
 
@@ -212,7 +212,7 @@ class Transactions:
                     session.start_transaction(read_concern=ReadConcern("snapshot"))
                     transaction = Transaction(self._database, session)
                     try:
-                        with pymongo.timeout(_SHARED_SECONDS if is_shared else _COMMANDS_SECONDS):
+                        with pymongo.timeout(SHARED_SECONDS if is_shared else _COMMANDS_SECONDS):
                             yield transaction
                     except Exception as error:
                         with pymongo.timeout(_ABORT_SECONDS):

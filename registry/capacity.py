@@ -64,10 +64,6 @@ GROUP_SIZE = 128
 """Requests that share a transaction. In transactions of their own, writes take several times the
 CPU time."""
 
-MEMBERS = 5_000
-"""Members of to-many relationships that one query returns: of one request, and of all those of a
-batch. A request for more reads them in chunks, as a heavy request."""
-
 SHARING_CALLERS = 256
 """Requests that share one result: a page, a document, a ping."""
 
@@ -131,6 +127,10 @@ class Capacity:
     small_collection: records whose indexes are built in less than a second, before the service is
     ready. index_retry_seconds: the pause after a build that has failed; queries are slower until
     one succeeds.
+    members: of to-many relationships that one query returns: of one request, and of all those of a
+    batch. A request for more reads them in chunks, as a heavy request. few_records: fewer than this
+    are read as a page; of more, the response is a stream. chunk: records of a stream in memory at a
+    time. kept_records: records and identifiers of one document in memory.
     """
 
     small_requests: int
@@ -150,6 +150,10 @@ class Capacity:
     known_tokens: int = 10_000
     small_collection: int = 10_000
     index_retry_seconds: float = 30.0
+    members: int = 5_000
+    few_records: int = 100
+    chunk: int = 1_000
+    kept_records: int = 10_000
 
     @classmethod
     def of(cls, settings: Settings) -> Self:

@@ -4,12 +4,13 @@ A document is read as a stream of parts, first the primary resources, then the i
 rules:
 
 - Each resource is shown once, and not among the included ones if it is primary.
-- A part has at most CHUNK resources, and as many identifiers as one query may return. A resource
-  that links to more is a part by itself, whose identifiers are read while they are sent.
+- A part has at most a chunk of resources, and as many identifiers as one query may return (`chunk`
+  and `members` of Capacity). A resource that links to more is a part by itself, whose identifiers
+  are read while they are sent.
 - The records that a document has linked to are kept until these and the identifiers are more than
-  KEPT. From then on only ids are kept, about one bit each, and the records are read again.
+  `kept_records`. From then on only ids are kept, about one bit each, and records are read again.
 
-`resolve` collects a document that does not exceed KEPT, which most do not.
+`resolve` collects a document of which all is kept, as of most.
 """
 
 from collections import defaultdict
@@ -23,12 +24,9 @@ from registry.jsonapi.query import Include, IncludePath, Query
 from registry.model.graph import Graph
 from registry.model.record import ID, CountsById, FirstPage, LinkedIds, Record, StreamedIds, ids_in
 from registry.model.resource_type import Relationship, ResourceType
-from registry.storage import CHUNK, Snapshot, TooManyMembers
+from registry.storage import Snapshot, TooManyMembers
 
 _Name = TypeVar("_Name")
-
-KEPT = 10_000
-"""Records and identifiers of one document in memory."""
 
 Followed: TypeAlias = Mapping[str, Mapping[str, int | None]]
 """Type -> relationship -> members shown per resource, None for all: what include paths follow.
@@ -82,7 +80,7 @@ async def resolve(  # noqa: PLR0913 - what a document depends on
 ) -> Compound | None:
     """Return the resources related to the primary records along the include paths.
 
-    None if they are more than KEPT: then a CompoundStream reads them. start: the path that has led
+    None if they cannot be kept: then a CompoundStream reads them. start: the path that has led
     to the records. is_bounded: False where `include` has only to-one relationships, of which each
     record has few. Raises as the methods of CompoundStream.
     """
@@ -160,7 +158,8 @@ class CompoundStream:
         self._snapshot = snapshot
         self._graph = graph
         self._start = start
-        self._limit = KEPT if is_bounded else None
+        capacity = snapshot.reads.capacity
+        self._limit = capacity.kept_records if is_bounded else None
         ends = list(path_ends(resource_type, query.include_below(start), graph, start))
         self._followed = followed_relationships(ends, query)
         self._path_ends = {end.path: end for end in ends}
@@ -168,12 +167,12 @@ class CompoundStream:
         self._shown: defaultdict[str, _Ids] = defaultdict(set)
         self._loaded: dict[str, dict[int, Record]] = defaultdict(dict)
         self._size = 0  # of what is kept
-        self._part_size = CHUNK
+        self._chunk = self._part_size = capacity.chunk
         self.is_kept = True
         self.linkage: dict[str, dict[str, dict[int, LinkedIds]]] = _no_linkage()
 
     async def primary(self, chunks: AsyncIterable[Sequence[Record]]) -> AsyncGenerator[Part]:
-        """Yield the primary resources. chunks: of at most CHUNK records."""
+        """Yield the primary resources. chunks: of records."""
         resource_type = self._path_ends[self._start].type
         async for records in chunks:
             if not self._query.include:
@@ -238,11 +237,11 @@ class CompoundStream:
         return Compound(self.linkage, shown, counts)
 
     def _linked_chunks(self, path: IncludePath, end: PathEnd) -> Iterator[list[int]]:
-        """Yield the ids that a path leads to and that are needed, CHUNK at most at a time."""
+        """Yield the ids that a path leads to and that are needed, in chunks."""
         if not (linked := self._linked[path]):
             return
         ids = iter(sorted(linked) if isinstance(linked, set) else linked)
-        while chunk := list(islice(ids, CHUNK)):
+        while chunk := list(islice(ids, self._chunk)):
             if not end.include:  # the path ends: what is shown already is not needed again
                 shown = self._shown[end.type.type]
                 chunk = [id_ for id_ in chunk if id_ not in shown]
@@ -304,7 +303,7 @@ class CompoundStream:
             if name in end.include:
                 shown = [ids_in(links[record[ID]]) for record in records]
                 self._linked[path].update(chain.from_iterable(shown))
-        self._part_size = min(CHUNK, self._part_size + -(-self._part_size // 8))
+        self._part_size = min(self._chunk, self._part_size + -(-self._part_size // 8))
         return True
 
     async def _links(

@@ -11,7 +11,6 @@ from registry.storage.mongo.mongo_client import SnapshotExpired as SnapshotExpir
 from registry.storage.mongo.mongo_client import connect as connect
 from registry.storage.mongo.mongo_client import require_complete as require_complete
 from registry.storage.mongo.positions import FeedPosition as FeedPosition
-from registry.storage.reads.listings import CHUNK as CHUNK
 from registry.storage.reads.listings import Listing as Listing
 from registry.storage.reads.shared_reads import TooManyMembers as TooManyMembers
 from registry.storage.reads.snapshot import Snapshot as Snapshot

@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from registry import compound
 from registry.settings import Settings
 from registry.storage.mongo.read_commands import ReadCommands, ReadResult
-from registry.storage.reads import listings, plan, related
+from registry.storage.reads import plan, related
 from tests.conftest import Serve
 from tests.consistency import strategies
 from tests.consistency.model import Condition, Model, Query
@@ -39,9 +38,12 @@ def number_of_related(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
     for name, limit in limits.items():
         for module in (plan, related):
             monkeypatch.setattr(module, name, limit, raising=False)
-    monkeypatch.setattr(listings, "_FEW", 2)
-    for module in (listings, compound):
-        monkeypatch.setattr(module, "CHUNK", 3)
+
+
+@pytest.fixture
+async def api(serve: Serve) -> Api:
+    """A service that streams short lists, in small chunks."""
+    return await serve(few_records=2, chunk=3)
 
 
 @pytest.fixture

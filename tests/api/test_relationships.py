@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from registry import compound
-from registry.storage.reads import listings
+from tests.conftest import Serve
 from tests.support import Api, Database, identifier, new, stored_records, to_one
 
 COMPUTERS = "/persons/1/relationships/computers"
@@ -33,7 +32,7 @@ async def fleet(api: Api) -> Api:
     return api
 
 
-async def test_linkage_can_be_read_in_chunks(fleet: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_linkage_can_be_read_in_chunks(fleet: Api, serve: Serve) -> None:
     await fleet.set_computers("1", "1", "2", "3", "4")
     queries = [
         *("", "?include=", "?include=computers", "?filter[serial][ge]=SN-7&include=computers"),
@@ -41,13 +40,10 @@ async def test_linkage_can_be_read_in_chunks(fleet: Api, monkeypatch: pytest.Mon
         "?include=computers.owner.computers&page[computers.owner.computers][size]=2",
         "?filter[serial]=none&include=computers.owner",
     ]
-    whole = [await fleet.get(f"{COMPUTERS}{query}") for query in queries]
-    monkeypatch.setattr(listings, "_FEW", 1)
-    for module in (listings, compound):
-        monkeypatch.setattr(module, "CHUNK", 2)
-    for query, response in zip(queries, whole, strict=True):
-        chunked = await fleet.get(f"{COMPUTERS}{query}")
-        assert (response.status, chunked.document) == (200, response.document), query
+    other = await serve(few_records=1, chunk=2)
+    for query in queries:
+        whole, chunked = [await api.get(f"{COMPUTERS}{query}", Host="h") for api in (fleet, other)]
+        assert (whole.status, chunked.document) == (200, whole.document), query
 
 
 @pytest.mark.parametrize("query", ["page[size]=3", "page[number]=1&page[size]=3"])

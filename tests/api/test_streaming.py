@@ -10,11 +10,11 @@ import pytest
 from aiohttp import ClientPayloadError, web
 from pymongo.errors import OperationFailure
 
-from registry import compound
 from registry.http import sending
-from registry.storage.reads import shared_reads, snapshot
-from registry.storage.reads.listings import CHUNK
+from tests.conftest import Serve
 from tests.support import Api, Database, complete_record, identity, new, set_counters, to_many
+
+CHUNK = 1_000
 
 PERSONS = 2 * CHUNK + 200
 COMPUTERS = 3 * CHUNK
@@ -106,15 +106,11 @@ async def test_a_stream_equals_its_pages(fleet: Api, path: str) -> None:
     ],
 )
 async def test_a_document_with_many_related_resources_is_streamed_completely(
-    fleet: Api, monkeypatch: pytest.MonkeyPatch, path: str, *, is_streamed: bool
+    fleet: Api, serve: Serve, path: str, *, is_streamed: bool
 ) -> None:
     path = path.format(of_5=(await fleet.get("/persons/5/computers?page[size]=1")).data[0]["id"])
-    whole = await fleet.get(path)
-    for module in (shared_reads, snapshot):
-        monkeypatch.setattr(module, "MEMBERS", 7)
-    monkeypatch.setattr(compound, "CHUNK", 5)
-    monkeypatch.setattr(compound, "KEPT", 20)
-    streamed = await fleet.get(path)
+    whole = await fleet.get(path, Host="h")
+    streamed = await (await serve(members=7, chunk=5, kept_records=20)).get(path, Host="h")
     assert ("ETag" not in streamed.headers) == is_streamed
     assert "Registry-Position" in streamed.headers
     document, expected = streamed.document, whole.document
@@ -123,17 +119,14 @@ async def test_a_document_with_many_related_resources_is_streamed_completely(
     assert document == expected
 
 
-async def test_the_response_to_a_write_shows_many_related_resources(
-    fleet: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for module in (shared_reads, snapshot):
-        monkeypatch.setattr(module, "MEMBERS", 7)
-    many = [str(number) for number in range(1, 31)]
+@pytest.mark.usefixtures("fleet")
+async def test_the_response_to_a_write_shows_many_related_resources(serve: Serve) -> None:
+    api, many = await serve(members=7), [str(number) for number in range(1, 31)]
     path = "/persons/6?include=computers"
-    response = await fleet.patch(path, new("person", {"computers": to_many(*many)}))
+    response = await api.patch(path, new("person", {"computers": to_many(*many)}))
     assert response.status == 200
     assert [resource["id"] for resource in response.document["included"]] == many
-    assert response.data == (await fleet.get(path)).data
+    assert response.data == (await api.get(path)).data
 
 
 async def test_a_stream_is_written_in_parts(fleet: Api, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,6 @@ from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.storage.bulkheads import Bulkheads
-from registry.storage.reads import listings
 from registry.storage.reads.listings import Listing
 from tests.conftest import LIMITS, Serve
 from tests.support import MEDIA_TYPE, PERSON, Api, Database, bulkheads, complete_record, reset
@@ -51,14 +50,13 @@ LONG_PATHS = ["/persons?filter[id][ge]=1", "/computers?filter[serial]=x&filter[o
 
 
 @pytest.fixture
-async def busy_api(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> Api:
+async def busy_api(serve: Serve) -> Api:
     """A service with one slot of each class but small requests, and no patience.
 
     A collection of one resource is not small.
     """
-    monkeypatch.setattr(listings, "_FEW", 1)
     names = set(Bulkheads.__slots__) - {"small_requests"}
-    api = await serve(**dict.fromkeys(names, 1), queue_seconds=0.001)
+    api = await serve(**dict.fromkeys(names, 1), queue_seconds=0.001, few_records=1)
     await api.person()
     return api
 

@@ -23,12 +23,6 @@ from registry.storage.reads.selection import MAX_OFFSET, position_of
 from registry.storage.reads.snapshot import Snapshot
 from registry.storage.records import fields_of
 
-CHUNK = 1_000
-"""Records of a streamed collection in memory at a time."""
-
-_FEW = 100
-"""Fewer records than this are read as a page; of more, the response is a stream."""
-
 
 class Listing:
     """The resources of a type in a snapshot that satisfy the filters, in the order of the query.
@@ -61,7 +55,7 @@ class Listing:
 
     @asynccontextmanager
     async def chunks(self, client: str | None = None) -> AsyncIterator[AsyncIterator[list[Record]]]:
-        """Yield an iterator over all records, CHUNK at a time.
+        """Yield an iterator over all records, a chunk at a time.
 
         The response counts as a stream until the context ends, unless an index finds all records
         and these are few. client: the one that reads the response, as Bulkhead counts it.
@@ -97,9 +91,10 @@ class Listing:
         """Return all records if an index finds them and they are few."""
         if plan.is_heavy():
             return None
+        few = self._reads.capacity.few_records
         async with plan.admitted(is_heavy=False):
-            records = await plan.page(plan.order, _FEW)
-        return records if len(records) < _FEW else None
+            records = await plan.page(plan.order, few)
+        return records if len(records) < few else None
 
     async def _read_all(
         self, plan: ReadPlan, few: list[Record] | None
@@ -109,16 +104,16 @@ class Listing:
             if few:
                 yield few
             return
-        is_heavy = plan.is_heavy()
+        is_heavy, size = plan.is_heavy(), self._reads.capacity.chunk
         with self._errors():
             async with plan.snapshot.cancellable() if is_heavy else nullcontext():
-                chunks = plan.stream(CHUNK)
+                chunks = plan.stream(size)
                 if is_heavy:
                     chunks = self._reads.bulkheads.heavy_requests.read_each(chunks)
                 async with aclosing(chunks):
                     async for records in chunks:
                         yield records
-                        if len(records) < CHUNK:
+                        if len(records) < size:
                             return  # without waiting for another slot
 
     async def _window(self, page: Page) -> tuple[Window, Timestamp | None]:

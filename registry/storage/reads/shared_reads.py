@@ -18,7 +18,6 @@ from registry.capacity import (
     COUNTER_READS,
     LOOKUPS_OF_MANY,
     LOOKUPS_OF_ONE,
-    MEMBERS,
     PAGES_BY_ID,
     UNSHARED_LOOKUPS,
     BatchLimits,
@@ -86,6 +85,7 @@ class Reads:
         self.graph = graph
         self.bulkheads = bulkheads
         self.unindexed = unindexed
+        self.capacity = capacity
         self.seconds = capacity.query_seconds
         self.milliseconds = round(capacity.query_seconds * 1_000)
         self.total_seconds = capacity.queue_seconds + capacity.query_seconds
@@ -141,7 +141,7 @@ class Reads:
     ) -> ReadResult:
         """Return the records whose foreign key is one of these ids, from one to MAX_IDS.
 
-        Raises TooManyMembers if they are more than MEMBERS; or Unavailable.
+        Raises TooManyMembers if one query may not return as many; or Unavailable.
         """
         batch = partial(self._read_members_batch, resource_type, foreign_key, time)
         lookups = self._lookups(resource_type, foreign_key, ids, time, batch)
@@ -260,6 +260,7 @@ class Reads:
     ) -> list[ReadResult | Exception]:
         """Read the members in the order of their owners until each request has all, or too many."""
         owners, fields = _union(lookups)
+        most = self.capacity.members
         members: dict[int, list[Record]] = defaultdict(list)
         excess: dict[int, TooManyMembers] = {}  # by index of the lookup
         while owners:
@@ -268,22 +269,22 @@ class Reads:
                 {foreign_key: id_condition(list(owners))},
                 projection((foreign_key, *fields)),
                 sort={foreign_key: ASCENDING},
-                limit=MEMBERS + 1,
+                limit=most + 1,
             )
             result = await self._run(command, time)
             records, time = result
-            if len(records) <= MEMBERS and len(lookups) == 1 and not members:
+            if len(records) <= most and len(lookups) == 1 and not members:
                 return [result]
             is_first = not members
             for record in records:
                 members[record[foreign_key]].append(record)
-            if is_first and len(records) <= MEMBERS:
+            if is_first and len(records) <= most:
                 break
             for index, (ids, _) in enumerate(lookups):
-                id_ = _exceeded_at(ids, members)
+                id_ = _exceeded_at(ids, members, most)
                 if id_ is not None and index not in excess:
                     excess[index] = TooManyMembers(id_)
-            if len(records) <= MEMBERS:
+            if len(records) <= most:
                 break
             last = records[-1][foreign_key]  # which may have more
             del members[last]
@@ -337,11 +338,13 @@ def _union(lookups: Sequence[_Lookup]) -> _Lookup:
     return ids, tuple(set[str]().union(*[fields for _, fields in lookups]))
 
 
-def _exceeded_at(ids: Collection[int], members: Mapping[int, Sequence[Record]]) -> int | None:
-    """Return the id up to which there are more than MEMBERS members, if so many are known."""
+def _exceeded_at(
+    ids: Collection[int], members: Mapping[int, Sequence[Record]], most: int
+) -> int | None:
+    """Return the id up to which there are too many members, if so many are known."""
     count = 0
     for id_ in sorted(ids):
         count += len(members.get(id_, ()))
-        if count > MEMBERS:
+        if count > most:
             return id_
     return None

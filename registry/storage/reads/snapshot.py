@@ -9,7 +9,6 @@ from operator import itemgetter
 from bson.timestamp import Timestamp
 from pymongo import ASCENDING
 
-from registry.capacity import MEMBERS
 from registry.jsonapi.error_types import NotFound
 from registry.model.record import ID, Record
 from registry.model.resource_type import Relationship, ResourceType
@@ -76,10 +75,11 @@ class Snapshot:
         """Return the members of a to-many relationship of each resource, by ascending id.
 
         ids: of the resources, from one to MAX_IDS. attributes: names of those to return. limit:
-        return the first members of each resource. Raises TooManyMembers for more than MEMBERS.
+        return the first members of each resource. Raises TooManyMembers if one query may not return
+        as many.
         """
         target, foreign_key = self.reads.graph[relationship.target], relationship.foreign_key
-        fields = fields_of(target, attributes)
+        fields, most = fields_of(target, attributes), self.reads.capacity.members
         if limit is None:
             members, self.time = await self.reads.read_members(
                 target, foreign_key, ids, fields, self.time
@@ -103,11 +103,11 @@ class Snapshot:
                 {"$lookup": lookup},
                 {"$unwind": "$members"},
                 {"$replaceRoot": {"newRoot": "$members"}},
-                {"$limit": MEMBERS + 1},
+                {"$limit": most + 1},
             ]
             command = aggregate_command(resource_type.collection, stages)
             members, self.time = await self.reads.read_unshared(command, self.time)
-            if len(members) > MEMBERS:
+            if len(members) > most:
                 raise TooManyMembers(members[-1][foreign_key])
         return await _in_order(members)
 
@@ -126,17 +126,17 @@ class Snapshot:
         return counts
 
     async def member_ids(self, relationship: Relationship, id_: int) -> AsyncGenerator[list[int]]:
-        """Yield the ids of all members of one resource, ascending, MEMBERS at a time.
+        """Yield the ids of all members of one resource, ascending, in chunks.
 
         For responses that have begun: waits for slots of heavy requests as long as it takes.
         """
         target, foreign_key = self.reads.graph[relationship.target], relationship.foreign_key
-        sort = {foreign_key: ASCENDING, ID: ASCENDING}
+        sort, size = {foreign_key: ASCENDING, ID: ASCENDING}, self.reads.capacity.members
         command = find_command(
-            target.collection, {foreign_key: id_}, projection(()), sort=sort, batchSize=MEMBERS
+            target.collection, {foreign_key: id_}, projection(()), sort=sort, batchSize=size
         )
         with translated_errors():
-            batches = await self.stream(command, MEMBERS, is_limited=False)
+            batches = await self.stream(command, size, is_limited=False)
             slots = self.reads.bulkheads.heavy_requests
             async with aclosing(slots.read_each(batches, is_refusable=False)) as chunks:
                 async for records in chunks:

@@ -2,22 +2,20 @@
 
 import asyncio
 import fcntl
-import os
 import shutil
 import socket
-import stat
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import Any, BinaryIO
 from urllib.parse import quote
 
 from motor.motor_asyncio import AsyncIOMotorClient
 
 from registry.metrics import DISK_FREE
-from registry.program import StartError, is_trusted, open_private
+from registry.program import StartError, open_private
 from registry.settings import Settings
 
 RESERVE_BYTES = 64 * 2**20
@@ -31,10 +29,6 @@ MEMBER = "./mongodb-27017.sock"
 """The member of the replica set. mongod runs in the directory of its socket, so this name, which
 is stored with the data, stays valid when they are moved; the leading dot avoids a DNS lookup."""
 
-PRIMARY = "primary.sock"
-"""The link to it by which clients connect. It exists while mongod is the primary: on a connection
-that was opened before, the driver would refuse all sessions for ever."""
-
 _MAX_PATH_BYTES = 103
 """Longest path to which macOS can connect; Linux allows 107. mongod binds a relative path."""
 
@@ -43,8 +37,9 @@ _TEMPORARY_DIR = "/tmp"  # noqa: S108 - a short path; what is made there is priv
 _ADVICE = "choose another with --data-dir or REGISTRY_DATA_DIR"
 
 _POLL_SECONDS = 0.005
-_PREVIOUS_SECONDS = 30.0
-_COMMAND_SECONDS = 3.0  # most commands on the data directory of a stopped service take less
+
+_LOCK_SECONDS = 15.0
+"""How long to wait for the lock: for a command, or the mongod of a service that was killed."""
 
 _CONNECT_SECONDS = 1.0
 """How long to wait for a mongod, which accepts connections at once unless it is stopped."""
@@ -71,55 +66,31 @@ def has_data(settings: Settings) -> bool:
 
 
 @asynccontextmanager
-async def locked(data_dir: Path) -> AsyncIterator[None]:
-    """Hold the lock of the data directory, which is created if missing.
+async def locked(data_dir: Path) -> AsyncIterator[BinaryIO]:
+    """Yield the lock of the data directory, which is created if missing.
 
-    The lock ends with this process at the latest. Raises StartError if another process has locked
-    the directory, or it cannot be written to.
+    The lock lasts until this process, and those that inherit the file, have closed it. Raises
+    StartError if another process keeps it, or the directory cannot be written to.
     """
     with start_errors(data_dir):
         for directory in (data_dir, db_path(data_dir)):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = open_private(data_dir / "lock")
     with file:
-        await _lock(file, data_dir)
-        await _wait_for_previous(data_dir)
-        yield
+        deadline = time.monotonic() + _LOCK_SECONDS
+        while not _acquire(file):
+            if time.monotonic() > deadline:
+                reason = f"data directory {data_dir} is in use by another registry"
+                raise StartError(f"{reason}, a service or a command: stop it, or {_ADVICE}")
+            await asyncio.sleep(_POLL_SECONDS)
+        yield file
 
 
-async def _lock(file: BinaryIO, data_dir: Path) -> None:
-    if not await _acquire(file, _COMMAND_SECONDS):
-        file.seek(0)
-        user = f"another registry (process {file.read().decode()}), a service or a command"
-        raise StartError(f"data directory {data_dir} is in use by {user}: stop it, or {_ADVICE}")
-    with start_errors(data_dir):
-        file.truncate(0)
-        file.write(str(os.getpid()).encode())
-        file.flush()
-
-
-async def _wait_for_previous(data_dir: Path) -> None:
-    """Wait for the mongod of a service, or of a shell, that was killed: it may still be stopping.
-
-    Raises StartError.
-    """
-    lock = db_path(data_dir) / "mongod.lock"
-    with suppress(OSError), lock.open("r+") as file:
-        if not await _acquire(file, _PREVIOUS_SECONDS):
-            process = file.read().strip() or "unknown"
-            raise StartError(f"mongod (process {process}) still uses {lock.parent}: stop it first")
-
-
-async def _acquire(file: IO[Any], seconds: float) -> bool:
-    """Lock a file once no other process has locked it; return whether that was in time."""
-    deadline = time.monotonic() + seconds
-    while True:
-        with suppress(BlockingIOError):
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        if time.monotonic() > deadline:
-            return False
-        await asyncio.sleep(_POLL_SECONDS)
+def _acquire(file: BinaryIO) -> bool:
+    with suppress(BlockingIOError):
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False
 
 
 @contextmanager
@@ -128,12 +99,9 @@ def running_uri(settings: Settings) -> Iterator[str | None]:
 
     Raises StartError.
     """
-    data_dir = settings.data_dir.absolute()
-    with start_errors(data_dir):
-        is_private = _is_private(db_path(data_dir))
-    with socket_directory(data_dir) as directory:
-        path = directory / PRIMARY
-        yield uri_of(path) if is_private and is_listening(path) else None
+    with socket_directory(settings.data_dir.absolute()) as directory:
+        path = directory / MEMBER
+        yield uri_of(path) if is_listening(path) else None
 
 
 @contextmanager
@@ -146,21 +114,14 @@ def socket_directory(data_dir: Path) -> Iterator[Path]:
     if str(directory).isascii() and len(str(directory / MEMBER)) <= _MAX_PATH_BYTES:
         yield directory
         return
-    with ExitStack() as stack:
-        with start_errors(data_dir):
-            private = Path(
-                stack.enter_context(
-                    tempfile.TemporaryDirectory(
-                        prefix="registry-", dir=_TEMPORARY_DIR, ignore_cleanup_errors=True
-                    )
-                )
-            )
-            # Keeps systemd-tmpfiles from removing it when it is old: it skips those with a lock.
-            descriptor = os.open(private, os.O_RDONLY)
-            stack.callback(os.close, descriptor)
-            fcntl.flock(descriptor, fcntl.LOCK_SH)
-            (private / "mongodb").symlink_to(directory)
-        yield private / "mongodb"
+    with start_errors(data_dir):
+        private = tempfile.TemporaryDirectory(
+            prefix="registry-", dir=_TEMPORARY_DIR, ignore_cleanup_errors=True
+        )
+    with private as name:
+        link = Path(name, "mongodb")
+        link.symlink_to(directory)
+        yield link
 
 
 def uri_of(path: Path) -> str:
@@ -174,14 +135,6 @@ def is_listening(path: Path) -> bool:
         client.settimeout(_CONNECT_SECONDS)  # a stopped mongod accepts nothing
         client.connect(str(path))
         return True
-    return False
-
-
-def _is_private(directory: Path) -> bool:
-    with suppress(FileNotFoundError):  # its service has just stopped
-        status = directory.lstat()
-        is_open = status.st_mode & (stat.S_IRWXG | stat.S_IRWXO)
-        return stat.S_ISDIR(status.st_mode) and not is_open and is_trusted(status, directory.parent)
     return False
 
 

@@ -1,20 +1,17 @@
 """The embedded mongod: a one-node replica set on a unix socket that only this user can open.
 
 - It is not restarted: its end ends the service, which systemd or Compose start again with it.
-- It writes its own log; this module moves the file when it is full.
-- The format of its data is what MongoDB calls the feature compatibility version. A mongod opens
-  data in its own format and in that of the major version before, and keeps it. Once the format is
-  raised to its own, earlier versions can no longer open the data.
+- It writes its own log, which says why it ends; this module moves the file when it is full.
+- It keeps the lock of the data directory too, until it has ended.
 """
 
 import asyncio
 import importlib.util
-import logging
 import os
 import shutil
 import socket
 from asyncio.subprocess import Process
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -32,16 +29,14 @@ from pymongo.errors import ConnectionFailure, OperationFailure, PyMongoError
 
 from registry.mongod.data_directory import (
     MEMBER,
-    PRIMARY,
     db_path,
-    has_space,
     is_listening,
     locked,
     socket_directory,
     start_errors,
     uri_of,
 )
-from registry.program import StartError, open_private, program
+from registry.program import StartError, open_private
 from registry.settings import Settings
 from registry.supervision import START_SECONDS, child_process, wait_for_exit
 
@@ -77,17 +72,10 @@ _LOG_SECONDS = 5.0
 
 _MAX_LOG_BYTES = 16 * 2**20
 
-_MIN_SPACE_BYTES = 32 * 2**20
-"""With less free space, mongod ends, or does not start, for that reason."""
-
 _HINTS = {
-    2: "it refuses an option: choose mongod 6.0 or later",
-    14: "its files are damaged, or of a later version of MongoDB, to be chosen with --mongod",
-    62: "the data are in the format of another version of MongoDB: choose it with --mongod",
-    126: "it is not a program for this machine",
+    62: "another version of MongoDB has written the data: choose it with --mongod",
     127: "it is missing, or a library that it needs, such as libcurl.so.4",
     132: "this processor may lack AVX, which MongoDB needs",
-    134: "its files may be damaged",
 }
 """What the exit status of mongod, or of the shell that runs it, says."""
 
@@ -102,15 +90,10 @@ exit "$status"
 """Terminates the program when standard input is closed, also because this process has ended.
 Background commands of a shell read /dev/null instead of standard input, hence descriptor 3."""
 
-_CONFIRMED_FROM = 7
-"""The first major version that requires a confirmation to change the format; 6.0 refuses one."""
-
 _ALREADY_INITIALIZED = 23
 """MongoDB's error code for a replica set that exists."""
 
 _MongoClient: TypeAlias = AsyncIOMotorClient[dict[str, Any]]
-
-_log = logging.getLogger("registry")
 
 
 @asynccontextmanager
@@ -127,15 +110,14 @@ async def mongod(
     log = data_dir / "mongod.log"
     files = ("--dbpath", str(db_path(data_dir)), "--logpath", str(log))
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(locked(data_dir))
+        lock = await stack.enter_async_context(locked(data_dir))
         directory = stack.enter_context(socket_directory(data_dir))
-        member, link = directory / MEMBER, directory / PRIMARY
-        stack.callback(link.unlink, missing_ok=True)
+        member = directory / MEMBER
         with start_errors(data_dir):
-            link.unlink(missing_ok=True)
             _move_full(log)
             output = stack.enter_context(open_private(log))
-        running = bound_process((str(binary), *files, *_cache(), *_OPTIONS), directory, output)
+        command = (str(binary), *files, *_cache(), *_OPTIONS)
+        running = bound_process(command, directory, output, inherited=(lock.fileno(),))
         try:
             process, _ = await stack.enter_async_context(running)
         except OSError as error:
@@ -143,10 +125,9 @@ async def mongod(
         ending = asyncio.create_task(_end_of(process, log))
         stack.callback(ending.cancel)
         await _wait_until_ready(member, ending)
-        link.symlink_to(MEMBER)
         stack.callback(asyncio.create_task(_limit_log(log, member)).cancel)
         ending.add_done_callback(partial(_report_end, on_failure))
-        yield uri_of(link)
+        yield uri_of(member)
 
 
 def _cache() -> tuple[str, str]:
@@ -156,11 +137,15 @@ def _cache() -> tuple[str, str]:
 
 
 def bound_process(
-    command: tuple[str, ...], directory: Path, output: BinaryIO
+    command: tuple[str, ...],
+    directory: Path,
+    output: BinaryIO,
+    inherited: Sequence[int] = (),
 ) -> AbstractAsyncContextManager[tuple[Process, socket.socket]]:
     """Run a program in a directory until the context or this process ends, even by kill -9.
 
-    output: takes what it prints. Yields and raises what `child_process` does.
+    output: takes what it prints. inherited: files that it keeps open. Yields and raises what
+    `child_process` does.
     """
     return child_process(
         *("/bin/sh", "-c", _SCRIPT, "registry-child", *command),
@@ -169,15 +154,13 @@ def bound_process(
         cwd=directory,
         stdout=output,
         stderr=output,
+        pass_fds=inherited,
     )
 
 
 async def _end_of(process: Process, log: Path) -> str:
     """Wait until mongod ends, and return why."""
     ended, hint = await wait_for_exit(process), _HINTS.get(process.returncode or 0)
-    with suppress(OSError):
-        if not has_space(log.parent, _MIN_SPACE_BYTES):
-            hint = f"its disk has less than {_MIN_SPACE_BYTES // 2**20} MB of free space"
     return f"{ended}{f': {hint}' if hint else ''} (its log is {log})"
 
 
@@ -204,7 +187,7 @@ async def _wait_until_ready(member: Path, ending: asyncio.Task[str]) -> None:
 
 
 async def _become_primary(member: Path) -> None:
-    """Wait until mongod is the primary of its replica set; log if it keeps an earlier format."""
+    """Wait until mongod is the primary of its replica set."""
     while not is_listening(member):  # noqa: ASYNC110 - nobody would set an event
         await asyncio.sleep(_POLL_SECONDS)
     # Used here only: a client that connected before the initiation assumes no session support.
@@ -213,13 +196,6 @@ async def _become_primary(member: Path) -> None:
             await asyncio.sleep(_POLL_SECONDS)
         # That of data directories of earlier versions is smaller.
         await client.admin.command("replSetResizeOplog", size=float(OPLOG_MB))
-        own, data = await read_formats(client)
-    if data != own:
-        _log.info(
-            "mongod %s keeps the data in the format of MongoDB %s, so that version can still open "
-            "it: `%s upgrade` raises the format",
-            *(own, data, program()),
-        )
 
 
 async def _is_primary(client: _MongoClient) -> bool:
@@ -259,14 +235,6 @@ def _move_full(log: Path) -> bool:
     return True
 
 
-async def read_formats(client: _MongoClient) -> tuple[str, str]:
-    """Return the formats of a mongod, such as 7.0, and of its data. Raises PyMongoError."""
-    build = await client.admin.command("buildInfo")
-    name = "featureCompatibilityVersion"
-    parameters = await client.admin.command({"getParameter": 1, name: 1})
-    return build["version"].rpartition(".")[0], parameters[name]["version"]
-
-
 @asynccontextmanager
 async def long_snapshots(client: _MongoClient) -> AsyncIterator[None]:
     """Keep each point in time of an embedded mongod for an hour, until the end of the context.
@@ -279,19 +247,6 @@ async def long_snapshots(client: _MongoClient) -> AsyncIterator[None]:
         yield
     finally:
         await client.admin.command({"setParameter": 1, name: _SNAPSHOT_SECONDS})
-
-
-async def raise_format(client: _MongoClient) -> tuple[str, str]:
-    """Raise the format of the data to that of their mongod; return the formats before.
-
-    It may be repeated, also after an interruption. Raises PyMongoError.
-    """
-    own, data = await read_formats(client)
-    command: dict[str, Any] = {"setFeatureCompatibilityVersion": own}
-    if int(own.partition(".")[0]) >= _CONFIRMED_FROM:
-        command["confirm"] = True
-    await client.admin.command(command)
-    return own, data
 
 
 def find_binary(configured: Path | None) -> Path:

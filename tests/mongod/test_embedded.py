@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import stat
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,9 +18,9 @@ from pymongo.errors import OperationFailure
 
 from registry.mongod import data_directory, embedded
 from registry.mongod.data_directory import running_uri
+from registry.program import StartError
 from registry.settings import Settings
 from tests.mongods import SOCKET, client_of, program_of, running, start_error
-from tests.programs import required_program
 from tests.support import Database
 
 NAMES = ("plain", pytest.param("x" * 130, marks=pytest.mark.slow))
@@ -47,14 +46,6 @@ def short_path() -> Iterator[Path]:
 
 def mode(path: Path) -> str:
     return stat.filemode(path.stat().st_mode)
-
-
-def matches(directory: Path, pattern: str) -> list[Path]:
-    return list(directory.glob(pattern))
-
-
-def clean(tmpfiles: str, rules: Path) -> None:
-    subprocess.run([tmpfiles, "--clean", rules], check=True, timeout=30)  # noqa: S603 - as a timer does
 
 
 def program(path: Path, script: str) -> Path:
@@ -121,43 +112,6 @@ async def test_only_this_user_can_reach_mongod_and_there_is_no_tcp_port(tmp_path
         assert net["bindIp"] == SOCKET
 
 
-@pytest.mark.slow
-async def test_a_command_ignores_a_socket_that_others_may_have_replaced(tmp_path: Path) -> None:
-    settings = Settings(data_dir=tmp_path)
-    directory = tmp_path / "mongodb"
-    async with running(tmp_path):
-        directory.chmod(0o770)
-        with running_uri(settings) as uri:
-            assert uri is None
-        directory.chmod(0o700)
-        moved = directory.rename(tmp_path / "moved")
-        directory.symlink_to(moved)
-        with running_uri(settings) as uri:
-            assert uri is None
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-async def test_systemd_tmpfiles_keeps_the_socket(
-    name: str, short_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tmpfiles = required_program("systemd-tmpfiles", "it may remove the socket")
-    temporary, data_dir, rules = short_path / "tmp", short_path / name, short_path / "rules"
-    temporary.mkdir()
-    monkeypatch.setattr(data_directory, "_TEMPORARY_DIR", str(temporary))
-    async with embedded.mongod(Settings(data_dir=data_dir)) as uri:
-        for directory in (temporary, data_dir):
-            (directory / "old").mkdir()
-        # Everything in the directories is old enough to be removed, except the data.
-        rules.write_text(
-            f"e {temporary} - - - 0\ne {data_dir} - - - 0\nx {data_dir}/mongodb - - - -\n"
-        )
-        clean(tmpfiles, rules)
-        assert not matches(short_path, "*/old")
-        async with client_of(uri) as client:
-            assert await client.registry.notes.count_documents({}) == 0
-
-
 @pytest.mark.parametrize("name", ["lock", "mongod.log"])
 async def test_a_link_in_place_of_a_file_of_the_service_is_not_followed(
     name: str, tmp_path: Path
@@ -202,31 +156,33 @@ async def test_a_process_that_cannot_be_created_is_reported(
 
 
 @pytest.mark.slow
-async def test_a_start_waits_for_a_command_that_uses_the_directory(tmp_path: Path) -> None:
+async def test_a_start_waits_for_a_command_that_uses_the_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with running(tmp_path):
         waiting = asyncio.create_task(start_and_stop(tmp_path))
         await asyncio.sleep(0.1)
         assert not waiting.done()
+        monkeypatch.setattr(data_directory, "_LOCK_SECONDS", 0.0)
+        assert "in use by another registry" in await start_error(tmp_path)
     await waiting
 
 
-@pytest.mark.slow
-async def test_a_start_waits_for_a_previous_mongod_and_names_it(
+async def test_a_mongod_that_is_still_stopping_keeps_the_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await start_and_stop(tmp_path)
-    lock = tmp_path / "mongodb" / "mongod.lock"
-    with lock.open("r+") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        file.write("4711\n")
-        file.flush()
-        with monkeypatch.context() as patch:
-            patch.setattr(data_directory, "_PREVIOUS_SECONDS", 0.1)
-            assert "process 4711" in await start_error(tmp_path)
-        waiting = asyncio.create_task(running(tmp_path).__aenter__())
-        await asyncio.sleep(0.1)
-        assert not waiting.done()
-        waiting.cancel()
+    monkeypatch.setattr(data_directory, "_LOCK_SECONDS", 0.0)
+    sleeping = ("/bin/sh", "-c", "exec sleep 600")
+    with (tmp_path / "log").open("ab") as log:
+        async with data_directory.locked(tmp_path) as lock:
+            kept = embedded.bound_process(sleeping, tmp_path, log, inherited=(lock.fileno(),))
+            await kept.__aenter__()
+        with pytest.raises(StartError, match="in use by another registry"):
+            async with data_directory.locked(tmp_path):
+                pass
+        await kept.__aexit__(None, None, None)
+    async with data_directory.locked(tmp_path):
+        pass
 
 
 @pytest.mark.parametrize("place", ["file/data", "file"])

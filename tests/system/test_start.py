@@ -80,7 +80,7 @@ def test_an_address_of_another_machine_is_reported(host: str) -> None:
 def test_a_data_directory_in_use_is_reported(start: Start) -> None:
     service = start()
     message = start_error("--data-dir", service.data_dir)
-    assert f"in use by another registry (process {service.process.pid})" in message
+    assert "in use by another registry" in message
     assert "--data-dir" in message
     assert service.names() == []
 

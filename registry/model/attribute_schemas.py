@@ -8,9 +8,6 @@ from marshmallow import missing, validate
 from registry.model.fields import EmailAddress
 from registry.model.resource_field import ResourceField
 
-_DESCRIBED = {"description", "example"}
-"""What schemas have of the metadata of a field, beside names that begin with `x-`."""
-
 
 def attribute_schema(attribute: ResourceField) -> dict[str, Any]:
     """Return the OpenAPI schema of an attribute: its class, validators, defaults and metadata."""
@@ -19,7 +16,7 @@ def attribute_schema(attribute: ResourceField) -> dict[str, Any]:
     schema |= {
         name: value
         for name, value in field.metadata.items()
-        if name in _DESCRIBED or name.startswith("x-")
+        if name == "description" or name.startswith("x-")
     }
     if attribute.nullable:
         schema["nullable"] = True
@@ -33,11 +30,6 @@ def attribute_schema(attribute: ResourceField) -> dict[str, Any]:
     if has_default and not attribute.is_read_only:
         schema["default"] = attribute.to_json(attribute.default)
     return schema
-
-
-def example_of(attribute: ResourceField) -> Any:
-    """Return the example of an attribute in JSON."""
-    return attribute_schema(attribute)["example"]
 
 
 def _limits(validators: Iterable[Any]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from registry.model.graph import Graph
 from registry.model.resource_type import Relationship, ResourceType
 from registry.openapi import examples, parameters
 from registry.openapi.parameters import query_parameters, row_parameters
-from registry.openapi.schemas import Json, absolute, code, reference, schema_of, title
+from registry.openapi.schemas import Json, code, reference, schema_of, title
 from registry.protocol import (
     CSV_TYPE,
     EVENT_STREAM,
@@ -31,7 +31,6 @@ from registry.protocol import (
     IDEMPOTENCY_KEY,
     IDEMPOTENCY_REPLAYED,
     MEDIA_TYPE,
-    MERGE,
     NDJSON_TYPE,
     PREFERENCE_APPLIED,
     REQUEST_ID,
@@ -53,33 +52,36 @@ _ACCESS = (
 )
 
 
-def _header(description: str, example: str, *, always: bool = True) -> Json:
-    schema = {"type": "string"}
-    return {"description": description, "required": always, "schema": schema, "example": example}
+def _header(description: str, *, always: bool = True) -> Json:
+    return {"description": description, "required": always, "schema": {"type": "string"}}
 
-
-_REQUEST_ID = "7f2c9a1e5b8d4c30a6e1f0d29b47c583"
-_ETAG = '"1-e3b0c44298fc1c149afbf4c8-f6b268f4af267c83"'
-_ETAG_TEXT = "The entity tag, for `If-None-Match` and `If-Match`; a whole collection has none."
-_FILE = 'attachment; filename="persons.csv"'
-_VARIES = "The request headers that the response depends on."
-_AT = "The position of the document in the change feed, which continues from it."
-_CHALLENGE = "How to authenticate, and why the request is refused (RFC 6750, 3)."
-_REPEATED = f"Present if an earlier request with the same `{IDEMPOTENCY_KEY}` has this result."
 
 HEADERS: Json = {
-    REQUEST_ID: _header("The id of the request; the log contains it too.", _REQUEST_ID),
-    "Vary": _header(_VARIES, "Accept, Accept-Encoding"),
-    POSITION: _header(_AT, examples.POSITION),
-    "ETag": _header(_ETAG_TEXT, _ETAG, always=False),
-    "Location": _header("The path of the new resource.", "/persons/1"),
-    "Content-Disposition": _header("The name of the file, of CSV.", _FILE, always=False),
-    IDEMPOTENCY_REPLAYED: _header(_REPEATED, "true", always=False),
-    PREFERENCE_APPLIED: _header("The preferences that were applied.", MERGE, always=False),
-    "Retry-After": _header("Seconds to wait before the next attempt.", "5", always=False),
-    "WWW-Authenticate": _header(_CHALLENGE, 'Bearer realm="registry"', always=False),
+    REQUEST_ID: _header("The id of the request; the log contains it too."),
+    "Vary": _header("The request headers that the response depends on."),
+    POSITION: _header("The position of the document in the change feed, which continues from it."),
+    "ETag": _header(
+        "The entity tag, for `If-None-Match` and `If-Match`; a whole collection has none.",
+        always=False,
+    ),
+    "Location": _header("The path of the new resource."),
+    "Content-Disposition": _header("The name of the file, of CSV.", always=False),
+    IDEMPOTENCY_REPLAYED: _header(
+        f"Present if an earlier request with the same `{IDEMPOTENCY_KEY}` has this result.",
+        always=False,
+    ),
+    PREFERENCE_APPLIED: _header("The preferences that were applied.", always=False),
+    "Retry-After": _header("Seconds to wait before the next attempt.", always=False),
+    "WWW-Authenticate": _header(
+        "How to authenticate, and why the request is refused (RFC 6750, 3).", always=False
+    ),
 }
 """The headers of responses, which are components."""
+
+_TEXT: Json = {"schema": {"type": "string"}}
+"""What is not JSON."""
+
+_REQUEST_ID = "7f2c9a1e5b8d4c30a6e1f0d29b47c583"
 
 _READ = (POSITION, "ETag")
 _WRITTEN = ("ETag", IDEMPOTENCY_REPLAYED, PREFERENCE_APPLIED)
@@ -213,31 +215,26 @@ def _operations(route: Route, graph: Graph) -> Iterator[_Operation]:
     elif link is None and "{id}" in route.path:
         yield from _of_resource(scope)
     elif link is None:
-        yield from _of_collection(scope, route.path)
+        yield from _of_collection(scope)
     else:
         related = replace(scope, resource=graph[link.target], many=link.to_many)
         if route.view is RelatedView:
-            yield _read_related(related, route.path.format(id=1))
+            yield _read_related(related)
         else:
             yield from _of_linkage(scope.resource, link, related)
 
 
-def _of_collection(scope: QueryScope, path: str) -> Iterator[_Operation]:
-    resource_type, listed = scope.resource, replace(scope, many=True)
-    yield _Operation("get", "list_{types}", _collection(listed, path), query_parameters(listed))
+def _of_collection(scope: QueryScope) -> Iterator[_Operation]:
+    resource_type = scope.resource
+    yield _list("list_{types}", replace(scope, many=True))
     name, schema = resource_type.type, schema_of(resource_type, "Document")
-    written = {"written": examples.plain(resource_type, scope.graph, created=True)}
-    updated = f"The {name} that is updated, as preferred."
     responses = {
-        "200": _response(updated, schema, written, _WRITTEN),
-        "201": _response(f"The new {name}.", schema, written, ["Location", *_WRITTEN]),
+        "200": _response(f"The {name} that is updated, as preferred.", schema, *_WRITTEN),
+        "201": _response(f"The new {name}.", schema, "Location", *_WRITTEN),
     }
     body = _body(schema_of(resource_type, "Create"), examples.creation(resource_type))
-    # The report of a file of rows, and the file.
-    text: Json = {"type": "string"}
-    responses["200"]["content"][NDJSON_TYPE] = {"schema": text, "example": examples.REPORT}
-    table = examples.table(resource_type, scope.graph)
-    body["content"][CSV_TYPE] = {"schema": text, "example": table}
+    # A file of rows, and the report of its import.
+    body["content"][CSV_TYPE] = responses["200"]["content"][NDJSON_TYPE] = _TEXT
     shown = [*query_parameters(scope), *row_parameters(scope)]
     yield _Operation("post", "create_{type}", responses, shown, body)
 
@@ -245,25 +242,29 @@ def _of_collection(scope: QueryScope, path: str) -> Iterator[_Operation]:
 def _of_resource(scope: QueryScope) -> Iterator[_Operation]:
     resource_type, shown = scope.resource, query_parameters(scope)
     name, schema = resource_type.type, schema_of(resource_type, "Document")
-    plain = examples.plain(resource_type, scope.graph)
-    documents = {"plain": plain, "included": examples.included(resource_type, scope.graph)}
-    yield _Operation("get", "read_{type}", _read(f"The {name}.", schema, documents), shown)
-    updated = _response(f"The updated {name}.", schema, {"updated": plain}, ["ETag"])
+    yield _Operation("get", "read_{type}", _read(f"The {name}.", schema), shown)
+    updated = _response(f"The updated {name}.", schema, "ETag")
     body = _body(schema_of(resource_type, "Update"), examples.update(resource_type))
     yield _Operation("patch", "update_{type}", {"200": updated}, shown, body)
     yield _Operation("delete", "delete_{type}", {"204": _applied()})
 
 
-def _read_related(scope: QueryScope, path: str) -> _Operation:
-    """Return the operation that reads related resources. path: of the examples."""
-    resource_type, shown = scope.resource, query_parameters(scope)
+def _read_related(scope: QueryScope) -> _Operation:
+    """Return the operation that reads related resources."""
     if scope.many:
-        return _Operation("get", "list_{type}_{link}", _collection(scope, path), shown)
-    related = examples.plain(resource_type, scope.graph) | {"links": {"self": path}}
-    documents = {"related": related, "none": related | {"data": None}}
-    schema = schema_of(resource_type, "DocumentOrNull")
-    responses = _read(f"The {resource_type.type}, or null.", schema, documents)
-    return _Operation("get", "read_{type}_{link}", responses, shown)
+        return _list("list_{type}_{link}", scope)
+    schema = schema_of(scope.resource, "DocumentOrNull")
+    responses = _read(f"The {scope.resource.type}, or null.", schema)
+    return _Operation("get", "read_{type}_{link}", responses, query_parameters(scope))
+
+
+def _list(kind: str, scope: QueryScope) -> _Operation:
+    """Return the operation that reads a collection."""
+    resource_type = scope.resource
+    responses = _read(f"The {resource_type.collection}.", schema_of(resource_type, "Collection"))
+    responses["200"]["content"][CSV_TYPE] = _TEXT
+    responses["200"]["headers"] |= _headers("Content-Disposition")
+    return _Operation("get", kind, responses, query_parameters(scope))
 
 
 def _of_linkage(
@@ -272,52 +273,35 @@ def _of_linkage(
     kind, verbs = "ToOne", {"patch": "replace"}
     if link.to_many:
         kind, verbs = "ToMany", {"patch": "replace", "post": "add", "delete": "remove"}
-    documents = {"linkage": examples.linkage_document(owner, link)}
-    schema = schema_of(related.resource, f"{kind}Linkage")
-    responses = _read("The resource identifiers.", schema, documents)
+    responses = _read("The resource identifiers.", schema_of(related.resource, f"{kind}Linkage"))
     shown = query_parameters(replace(related, linkage=(owner, link)))
     yield _Operation("get", "read_{type}_{link}_linkage", responses, shown)
     for method, verb in verbs.items():
         schema = schema_of(related.resource, kind + ("Removal" if verb == "remove" else "Change"))
         applied = {"204": _applied(*([IDEMPOTENCY_REPLAYED] if verb == "add" else []))}
-        body = _body(schema, {"data": examples.linkage(link)})
+        body = _body(schema, examples.linkage(link))
         yield _Operation(method, f"{verb}_{{type}}_{{link}}", applied, (), body)
 
 
 def _perform_operations(graph: Graph) -> _Operation:
-    extended, schema = media_type(EXTENSION), reference("schemas", "Results")
-    text, documents = "The results, in the order of the operations.", examples.results(graph)
-    headers = (IDEMPOTENCY_REPLAYED, PREFERENCE_APPLIED)
-    result = _response(text, schema, {"results": documents}, headers, extended)
+    extended, headers = media_type(EXTENSION), (IDEMPOTENCY_REPLAYED, PREFERENCE_APPLIED)
+    description = "The results, in the order of the operations."
+    result = _response(description, reference("schemas", "Results"), *headers, type_=extended)
     body = _body(reference("schemas", "Operations"), examples.operations(graph), extended)
     return _Operation("post", "perform_operations", {"200": result}, (), body)
 
 
 def _follow_changes(graph: Graph) -> _Operation:
-    schema, documents = reference("schemas", "Positions"), {"positions": examples.positions()}
-    text = "The events, or the document with positions."
-    shown = _response(text, schema, documents, [POSITION])
-    events = {"schema": {"type": "string"}, "example": examples.events(graph)}
-    shown["content"][EVENT_STREAM] = events
+    description = "The events, or the document with positions."
+    shown = _response(description, reference("schemas", "Positions"), POSITION)
+    shown["content"][EVENT_STREAM] = _TEXT
     return _Operation("get", "follow_changes", {"200": shown}, parameters.feed_parameters(graph))
 
 
-def _collection(scope: QueryScope, path: str) -> Json:
-    """Return the successful responses with a collection. path: of the examples."""
-    resource_type = scope.resource
-    documents = examples.collections(resource_type, scope.graph, absolute(path))
-    schema = schema_of(resource_type, "Collection")
-    responses = _read(f"The {resource_type.collection}.", schema, documents)
-    table = examples.table(resource_type, scope.graph)
-    responses["200"]["content"][CSV_TYPE] = {"schema": {"type": "string"}, "example": table}
-    responses["200"]["headers"] |= _headers("Content-Disposition")
-    return responses
-
-
-def _read(description: str, schema: Json, documents: Json) -> Json:
+def _read(description: str, schema: Json) -> Json:
     unmodified = "`If-None-Match` has the entity tag of the response."
     return {
-        "200": _response(description, schema, documents, _READ),
+        "200": _response(description, schema, *_READ),
         "304": {"description": unmodified, "headers": _headers(*_READ)},
     }
 
@@ -332,25 +316,19 @@ def _headers(*names: str) -> Json:
 
 
 def _error_response(instances: Sequence[ApiError]) -> Json:
-    headers = {name: None for error in instances for name in error.headers}
-    documents = {
-        error.code: orjson.loads(encode_errors([error], _REQUEST_ID)) for error in instances
-    }
+    headers = dict.fromkeys(name for error in instances for name in error.headers)
     description = " ".join(type(error).__doc__ or "" for error in instances)
-    schema = reference("schemas", "ErrorDocument")
-    return _response(description, schema, documents, list(headers))
+    response = _response(description, reference("schemas", "ErrorDocument"), *headers)
+    response["content"][MEDIA_TYPE]["examples"] = {
+        error.code: {"value": orjson.loads(encode_errors([error], _REQUEST_ID))}
+        for error in instances
+    }
+    return response
 
 
-def _response(
-    description: str,
-    schema: Json,
-    documents: Json,
-    headers: Sequence[str],
-    type_: str = MEDIA_TYPE,
-) -> Json:
-    """Return a response. documents: examples by name. headers: beside those of all responses."""
-    named = {name: {"value": document} for name, document in documents.items()}
-    content = {type_: {"schema": schema, "examples": named}}
+def _response(description: str, schema: Json, *headers: str, type_: str = MEDIA_TYPE) -> Json:
+    """Return a response with a document. headers: beside those of all responses."""
+    content = {type_: {"schema": schema}}
     return {"description": description, "headers": _headers(*headers), "content": content}
 
 

@@ -87,7 +87,7 @@ PREFILLED = {"page[size]", "fields[person]", "fields[computer]", "filter[type]"}
 def examples(content: Any) -> list[Any]:
     if "example" in content:
         return [content["example"]]
-    return [example["value"] for example in content["examples"].values()]
+    return [example["value"] for example in content.get("examples", {}).values()]
 
 
 def test_the_description_is_valid_openapi_3_0_0() -> None:
@@ -199,7 +199,7 @@ def test_unedited_examples_are_harmless() -> None:
     assert data == {"type": "person", "id": "1", "attributes": {"first_name": "Grace"}}
 
 
-def test_every_document_has_a_schema_and_valid_examples() -> None:
+def test_every_document_has_a_schema() -> None:
     for place, content in contents():
         extended = place in {"post /operations", "post /operations 200"}
         further = set[str]()
@@ -210,19 +210,23 @@ def test_every_document_has_a_schema_and_valid_examples() -> None:
         elif re.fullmatch(r"post /\w+s 200", place) and not extended:
             further = {NDJSON_TYPE}
         assert content.keys() == {ATOMIC if extended else MEDIA_TYPE} | further, place
-        for described in content.values():
-            documents = examples(described)
-            assert documents, place
-            for example in documents:
-                assert schema_errors(described["schema"], example) == [], place
+        assert all("schema" in described for described in content.values())
 
 
-def test_every_header_of_a_response_has_a_schema_and_an_example() -> None:
+def test_requests_and_errors_have_valid_examples() -> None:
+    for place, content in contents():
+        described = next(iter(content.values()))
+        documents = examples(described)
+        assert bool(documents) == (not place.endswith(("200", "201"))), place
+        for example in documents:
+            assert schema_errors(described["schema"], example) == [], place
+
+
+def test_every_response_has_the_common_headers() -> None:
     for _, _, operation in operations():
         for response in map(resolve, operation["responses"].values()):
             assert {"X-Request-ID", "Vary"} <= response["headers"].keys()
-            for header in map(resolve, response["headers"].values()):
-                assert schema_errors(header["schema"], header["example"]) == []
+            assert all(map(resolve, response["headers"].values()))
 
 
 def test_every_error_status_is_described() -> None:

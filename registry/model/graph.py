@@ -17,7 +17,6 @@ from registry.model.implicit_attributes import (
 )
 from registry.model.record import ID, LAST_WRITE, VERSION
 from registry.model.resource_type import (
-    DeclarationPath,
     History,
     InvalidDeclaration,
     Link,
@@ -48,22 +47,16 @@ class Graph(dict[str, ResourceType]):
     def __init__(self, declared: Iterable[ResourceType], revision_days: int | None = None) -> None:
         self.revision_days = revision_days
         resources = tuple(declared)
-        histories = tuple(history_types(resources))
+        derived = [*history_types(resources)]
         if revision_days is not None:
-            histories += (revision_type(resources),)
-        places = [
-            (resource_type, _path_of(resource_type)) for resource_type in (*histories, *resources)
-        ]
-        resources += histories
+            derived.append(revision_type(resources))
+        resources = (*resources, *derived)
         if len(resources) > _MAX_TYPES:
             raise InvalidDeclaration(
                 f"there are {len(resources)} types, including histories; allowed are {_MAX_TYPES}"
             )
-        _check_unique("type", [(resource_type.type, path) for resource_type, path in places])
-        collections = [
-            (resource_type.collection, (*path, "collection")) for resource_type, path in places
-        ]
-        _check_unique("collection", collections)
+        _check_distinct("type", [resource_type.type for resource_type in resources])
+        _check_distinct("collection", [resource_type.collection for resource_type in resources])
         for resource_type in resources:
             _check_attributes(resource_type)
             _check_indexes(resource_type)
@@ -117,64 +110,48 @@ class Graph(dict[str, ResourceType]):
 def _relationships(
     resource_type: ResourceType, resources: tuple[ResourceType, ...]
 ) -> dict[str, Relationship]:
-    relationships, declared = [], []
+    relationships = []
     for link in resource_type.links:
         ends, key = (link.name, link.target, link.inverse), link.foreign_key
         fixed, subject = resource_type.read_only, resource_type.subject
         relationships.append(Relationship(*ends, key, False, fixed, subject))
-        declared.append((link.name, _path_of(resource_type, link.name)))
     for other in resources:
         for link in other.links:
             if link.target == resource_type.type:
                 ends, key = (link.inverse, other.type, link.name), link.foreign_key
                 relationships.append(Relationship(*ends, key, True, other.read_only))
-                declared.append((link.inverse, _path_of(other, link.name)))
-    _check_names(resource_type, declared)
+    _check_names(resource_type, [relationship.name for relationship in relationships])
     return {relationship.name: relationship for relationship in relationships}
 
 
-def _path_of(resource_type: ResourceType, *names: str) -> DeclarationPath:
-    """Return where a type, its attribute or link is declared: a history with its link."""
-    if resource_type.history_of is not None:
-        return resource_type.links[0].target, resource_type.history_of.name
-    return resource_type.type, *names
-
-
-def _check_names(
-    resource_type: ResourceType, relationships: Iterable[tuple[str, DeclarationPath]]
-) -> None:
+def _check_names(resource_type: ResourceType, relationships: Iterable[str]) -> None:
     """Check that attributes, relationships, `type`, `id` and the authorship share one namespace."""
-    type_name, path = resource_type.type, _path_of(resource_type)
-    links = [(link.foreign_key, _path_of(resource_type, link.name)) for link in resource_type.links]
+    type_name = resource_type.type
+    links = [link.foreign_key for link in resource_type.links]
     own = resource_type.attributes if resource_type.read_only else resource_type.schema().fields
-    attributes = [(name, _path_of(resource_type, name)) for name in own]
-    hidden = [(name, path) for name in resource_type.tracking_fields]
-    fields = [*attributes, *relationships]
-    _check_unique(f"field of {type_name}", fields)
-    _check_unique(f"stored field of {type_name}", [*hidden, *attributes, *links])
-    for name, at in [(type_name, path), (resource_type.collection, path), *fields, *links]:
+    fields = [*own, *relationships]
+    _check_distinct(f"field of {type_name}", fields)
+    _check_distinct(f"stored field of {type_name}", [*resource_type.tracking_fields, *own, *links])
+    for name in (type_name, resource_type.collection, *fields, *links):
         if not _MEMBER_NAME.fullmatch(name):
             reason = "is not a valid name: use at most 63 of a-z, 0-9 and _, and begin with a-z"
-            raise InvalidDeclaration(f"`{name}` of {type_name} {reason}", *at)
+            raise InvalidDeclaration(f"`{name}` of {type_name} {reason}")
         if name in _RESERVED:
-            reason = "is not a valid name: it is reserved"
-            raise InvalidDeclaration(f"`{name}` of {type_name} {reason}", *at)
+            raise InvalidDeclaration(f"`{name}` of {type_name} is not a valid name: it is reserved")
 
 
 def _check_attributes(resource_type: ResourceType) -> None:
     for name, attribute in resource_type.attributes.items():
         if name in resource_type.unique and not attribute.can_be_unique:
             reason = "is unique, so it must be writable and must not have a default"
-            path = _path_of(resource_type, name)
-            raise InvalidDeclaration(f"attribute {resource_type.type}.{name} {reason}", *path)
+            raise InvalidDeclaration(f"attribute {resource_type.type}.{name} {reason}")
 
     for name, text in resource_type.computed.items():
         for part in text.parts:
             joined = resource_type.attributes.get(part)
             if joined is None or not isinstance(joined.field, String):
                 reason = f"is computed from {part}, which is not a text attribute"
-                path = _path_of(resource_type, name)
-                raise InvalidDeclaration(f"{resource_type.type}.{name} {reason}", *path)
+                raise InvalidDeclaration(f"{resource_type.type}.{name} {reason}")
 
 
 def _check_indexes(resource_type: ResourceType) -> None:
@@ -182,8 +159,7 @@ def _check_indexes(resource_type: ResourceType) -> None:
     if count > _MAX_INDEXES:
         raise InvalidDeclaration(
             f"{resource_type.type} needs {count} indexes, one for each attribute and link and "
-            f"another for each unique attribute; allowed are {_MAX_INDEXES}",
-            *_path_of(resource_type),
+            f"another for each unique attribute; allowed are {_MAX_INDEXES}"
         )
 
 
@@ -197,20 +173,20 @@ def _check_links(resources: Iterable[ResourceType]) -> None:
     for (type_name, name), link in links.items():
         if link.target not in types:
             target = f"the target of {type_name}.{name}, `{link.target}`,"
-            raise InvalidDeclaration(f"{target} is not declared", type_name, name)
+            raise InvalidDeclaration(f"{target} is not declared")
         opposite = links.get((link.target, link.inverse))
         if opposite and (opposite.target, opposite.inverse) == (type_name, name):
             pair = f"{type_name}.{name} and {link.target}.{link.inverse}"
             reason = "many-to-many links are not supported; declare the link on one side"
-            raise InvalidDeclaration(f"{pair} are each other's inverse: {reason}", type_name, name)
+            raise InvalidDeclaration(f"{pair} are each other's inverse: {reason}")
 
 
-def _check_unique(kind: str, declared: Iterable[tuple[str, DeclarationPath]]) -> None:
-    names = set[str]()
-    for name, path in declared:
-        if name in names:
-            raise InvalidDeclaration(f"{kind} declared twice: {name}", *path)
-        names.add(name)
+def _check_distinct(kind: str, names: Iterable[str]) -> None:
+    known = set[str]()
+    for name in names:
+        if name in known:
+            raise InvalidDeclaration(f"{kind} declared twice: {name}")
+        known.add(name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,16 +17,9 @@ from registry.model.resource_field import ResourceField
 
 SchemaClass: TypeAlias = type[Schema]  # within `ResourceType`, `type` is a field
 
-DeclarationPath: TypeAlias = tuple[str, ...]
-"""The name of a type, or of a type and one of its attributes or links; empty for all types."""
-
 
 class InvalidDeclaration(ValueError):
-    """A declaration that cannot work; the message names it and the reason. path: where it is."""
-
-    def __init__(self, message: str, *path: str) -> None:
-        super().__init__(message)
-        self.path: DeclarationPath = path
+    """A declaration that cannot work; the message names it and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +146,7 @@ class ResourceType:
         try:
             return self.record_schema()
         except ValueError as error:  # such as `only` of a name that does not exist
-            raise InvalidDeclaration(f"the schema of {self.type}: {error}", self.type) from error
+            raise InvalidDeclaration(f"the schema of {self.type}: {error}") from error
 
     @cached_property
     def fields(self) -> tuple[ResourceField, ...]:
@@ -188,14 +181,14 @@ class ResourceType:
 
     def _attribute(self, name: str, attribute: Field[Any]) -> ResourceField:
         """Return an attribute. Raises InvalidDeclaration."""
-        path = self.type, name
+        path = f"{self.type}.{name}"
         if attribute.data_key is not None or attribute.attribute is not None:
             reason = "must not have `data_key` or `attribute`: its name is that of the attribute"
-            raise InvalidDeclaration(f"{'.'.join(path)} {reason}", *path)
+            raise InvalidDeclaration(f"{path} {reason}")
         made_kind = kind_of(attribute)
         if made_kind is None:
             reason = f"is a {type(attribute).__name__}, whose stored form is not known"
-            raise InvalidDeclaration(f"{'.'.join(path)} {reason}: give the class a `kind`", *path)
+            raise InvalidDeclaration(f"{path} {reason}: give the class a `kind`")
         is_shown, is_copy = not attribute.load_only, isinstance(attribute, CopiedText)
         is_declared = is_shown and name not in AUTHORSHIP
         is_compared = is_shown and bool(made_kind.operators)

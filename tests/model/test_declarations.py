@@ -58,9 +58,8 @@ class Meters(fields.Integer):
 def test_a_field_that_cannot_be_stored_is_refused(
     attribute: fields.Field[Any], defect: str
 ) -> None:
-    with pytest.raises(InvalidDeclaration, match=f"^monitor.size {defect}") as raised:
+    with pytest.raises(InvalidDeclaration, match=f"^monitor.size {defect}"):
         Graph([declared(size=attribute)])
-    assert raised.value.path == ("monitor", "size")
 
 
 def test_a_class_of_fields_can_have_a_kind_of_its_own() -> None:

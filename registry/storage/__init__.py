@@ -22,6 +22,5 @@ from registry.storage.tokens import TokenNameTaken as TokenNameTaken
 from registry.storage.tokens import TokenNotFound as TokenNotFound
 from registry.storage.tokens import Tokens as Tokens
 from registry.storage.writes.row_batches import RowImport as RowImport
-from registry.storage.writes.row_batches import RowOutcome as RowOutcome
 from registry.storage.writes.write_requests import IdempotencyKey as IdempotencyKey
 from registry.storage.writes.write_requests import WriteResult as WriteResult

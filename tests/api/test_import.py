@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from time import process_time
 from typing import Any
 
 import pytest
@@ -257,6 +258,24 @@ async def test_an_import_needs_the_scopes_of_its_columns(
     status, document = await post(api, "/computers", f"{HEADER}B,{ADA}\n", **of_computers)
     assert (status, document["errors"][0]["code"]) == (403, "insufficient_scope")
     assert (await post(api, "/persons", "email\na@x.org\n", **of_computers))[0] == 403
+
+
+async def test_a_long_quoted_record_is_not_read_anew_with_each_piece(api: Api) -> None:
+    file = b'serial\n"x' + b"\n" * 200_000 + b'"\nB\n'
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for start in range(0, len(file), 100):
+            yield file[start : start + 100]
+            await asyncio.sleep(0)  # so that most arrive alone
+
+    async def seconds(body: bytes | AsyncIterator[bytes]) -> float:
+        began = process_time()
+        async with api.client.post(BY_SERIAL, data=body, headers=CSV) as response:
+            assert b'"line":200003' not in await response.read()
+        return process_time() - began
+
+    await seconds(file)
+    assert await seconds(pieces()) < 1 + 10 * await seconds(file)
 
 
 async def test_others_are_served_while_empty_rows_are_read(api: Api) -> None:

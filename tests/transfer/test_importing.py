@@ -85,11 +85,11 @@ async def test_an_ambiguous_match_is_an_invalid_row(api: Api, import_text: RunCo
         await api.computer("A-1")
     done = await import_text("serial\nA-1\nA-2\n", *KEY)
     assert done.errors == [
-        "line 2, column serial: This is ambiguous: 2 computers match, such as 1, 2."
+        "line 2, column serial: This is ambiguous: several computers match, such as 1, 2."
     ]
     done = await import_text("serial,owner.email\nA-3,ada@x.org\n")
     assert done.errors == [
-        "line 2, column owner.email: This is ambiguous: 2 persons match, such as 1, 2."
+        "line 2, column owner.email: This is ambiguous: several persons match, such as 1, 2."
     ]
     assert len((await api.get("/computers")).data) == 3
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from tempfile import SpooledTemporaryFile
 from typing import Any, Self
@@ -19,7 +19,7 @@ from registry.http.request_body import body_pieces
 from registry.http.request_headers import read_preferences
 from registry.http.views.document_view import ResourceView
 from registry.jsonapi.authorization import Requirement
-from registry.jsonapi.error_objects import ApiError, quoted
+from registry.jsonapi.error_objects import quoted
 from registry.jsonapi.error_types import (
     InvalidFile,
     InvalidIdempotencyKey,
@@ -30,15 +30,16 @@ from registry.jsonapi.query_parameters import parse_row_options
 from registry.offloading import pause
 from registry.protocol import IDEMPOTENCY_KEY, NDJSON_TYPE
 from registry.rows.csv_parser import CHARSETS, is_charset
-from registry.rows.row_reader import Row, RowError, RowReader
-from registry.storage import RowImport, RowOutcome
+from registry.rows.row_reader import RowReader
+from registry.rows.rows import Row
+from registry.storage import RowImport
 
 _BATCH_ROWS = 250
 """Rows of a transaction. Other writes wait for one at most."""
 
 _READ_AHEAD = 2**18
-"""Bytes that are read before the first row is stored, so that a file that is not of its charset is
-mostly refused as a whole."""
+"""Bytes that are parsed at once. A file that is not of its charset is mostly refused as a whole, as
+the first are parsed before a row is stored."""
 
 _ROWS_PER_TURN = 32
 """Rows, also empty ones, that are read before the event loop serves others: about 1 ms."""
@@ -77,7 +78,7 @@ async def import_rows(view: ResourceView, charset: str) -> web.StreamResponse:
     with view.repository.row_import(view.author, rolls_back=rolls_back) as rows:
         response = web.StreamResponse(headers=headers)
         async with (
-            aclosing(_batches(reader, body_pieces(request))) as batches,
+            aclosing(_batches(reader, request)) as batches,
             _Report(response, request, reader) as report,
         ):
             await _store(view, batches, rows, report)
@@ -102,7 +103,7 @@ async def _store(
             following = asyncio.ensure_future(anext(batches, None))
             await _check_token(view)
             valid = [row for row in batch if not row.errors]
-            report.add(batch, await rows.write(valid) if valid else [])
+            report.add(batch, await rows.write(valid) if valid else {})
         report.complete()
     except Exception as error:
         if not report.has_begun:
@@ -121,40 +122,36 @@ async def _check_token(view: ResourceView) -> None:
         await view.app[AUTHENTICATOR].verify(token)
 
 
-async def _batches(
-    reader: RowReader, pieces: AsyncGenerator[bytes]
-) -> AsyncGenerator[Sequence[Row]]:
-    """Yield the rows of a file. Raises InvalidFile also for a file without any."""
-    size, has_rows = 0, False
-    async with aclosing(pieces):
-        rest = list[Row]()  # of a batch that is not complete
+async def _chunks(request: web.Request) -> AsyncGenerator[tuple[bytes, bool]]:
+    """Yield the body in larger pieces than it arrives in, each with whether it is the last."""
+    waiting = bytearray()
+    async with aclosing(body_pieces(request)) as pieces:
         async for piece in pieces:
-            reader.feed(piece)
-            size += len(piece)
-            if size >= _READ_AHEAD:
-                async for batch in _chunks(reader, rest):
+            waiting += piece
+            if len(waiting) >= _READ_AHEAD:
+                yield bytes(waiting), False
+                waiting.clear()
+    yield bytes(waiting), True
+
+
+async def _batches(reader: RowReader, request: web.Request) -> AsyncGenerator[Sequence[Row]]:
+    """Yield the rows of a file. Raises InvalidFile also for a file without any."""
+    batch, has_rows = list[Row](), False
+    async with aclosing(_chunks(request)) as chunks:
+        async for chunk, is_last in chunks:
+            for count, row in enumerate(reader.read(chunk, is_last=is_last), 1):
+                if row is not None:
+                    batch.append(row)
+                if len(batch) == _BATCH_ROWS:
                     has_rows = True
                     yield batch
-    reader.feed(b"", is_last=True)
-    async for batch in _chunks(reader, rest):
-        has_rows = True
+                    batch = []
+                elif count % _ROWS_PER_TURN == 0:
+                    await pause()
+    if batch:
         yield batch
-    if rest:
-        yield rest
     elif not has_rows:
         raise InvalidFile("The file has no rows." if reader.has_header else "The file is empty.")
-
-
-async def _chunks(reader: RowReader, rest: list[Row]) -> AsyncGenerator[Sequence[Row]]:
-    """Yield the rows that have arrived, in batches. rest: what no batch has yet."""
-    for count, row in enumerate(reader.rows(), 1):
-        if row is not None:
-            rest.append(row)
-        if len(rest) == _BATCH_ROWS:
-            yield rest[:]
-            rest.clear()
-        elif count % _ROWS_PER_TURN == 0:
-            await pause()
 
 
 class _Report:
@@ -192,34 +189,17 @@ class _Report:
         """Whether a part of the report is on its way to the client."""
         return self._sender is not None
 
-    def add(self, rows: Sequence[Row], outcomes: Sequence[RowOutcome]) -> None:
-        """Report rows. outcomes: of those without errors."""
-        of_valid = iter(outcomes)
+    def add(self, rows: Sequence[Row], effects: Mapping[tuple[str, str], int]) -> None:
+        """Report rows. effects: on how many resources, by effect and type."""
+        for (effect, type_name), number in effects.items():
+            self._counts[effect][type_name] += number
+        self._rows += len(rows)
         for row in rows:
-            errors = row.errors
-            if not errors:
-                outcome = next(of_valid)
-                errors = [self._located(row, *part) for part in outcome.invalid]
-                own = len(outcome.effects) - 1
-                for index, (effect, type_name) in enumerate(outcome.effects):
-                    if index == own or effect != "unchanged":
-                        self._counts[effect][type_name] += 1
-            self._rows += 1
-            if errors:
+            if row.errors:
                 self._invalid += 1
-                self._write({"errors": [error.to_object() for error in errors]})
+                errors = [self.reader.error_object(row, error) for error in row.errors]
+                self._write({"errors": errors})
         self._write_counts()
-
-    def _located(self, row: Row, error: ApiError, link: str | None, name: str | None) -> RowError:
-        """Return an error of a row with its column and value."""
-        if name is None:
-            return RowError(row.line, error)
-        mention = row.own if link is None else row.links.get(link)
-        sent = None if mention is None else mention.sent.get(name, mention.fixed.get(name))
-        if name == "id" and mention is not None:
-            sent = mention.id
-        column = self.reader.column_name(link, name)
-        return RowError(row.line, error, column, None if sent is None else str(sent))
 
     def complete(self) -> None:
         """Report that all rows were read."""

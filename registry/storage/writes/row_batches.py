@@ -1,37 +1,23 @@
 """Batches of rows: a transaction for each, in which a row is stored, or invalid by itself."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any
 
 from registry.jsonapi.changes import Change, Identifier, Linkage, Verb, Write
-from registry.jsonapi.error_objects import JsonPointer, RequestError, quoted
-from registry.jsonapi.error_types import (
-    InvalidField,
-    InvalidFile,
-    NotFound,
-    ValueTaken,
-)
+from registry.jsonapi.error_objects import ApiError, JsonPointer, RequestError, quoted
+from registry.jsonapi.error_types import InvalidFile, ValueTaken
 from registry.model.graph import Graph
 from registry.model.record import ID, Record
-from registry.rows.row_reader import Mention, Row
+from registry.model.resource_type import ResourceType
+from registry.rows.rows import InvalidRow, Mention, Row, RowError
 from registry.storage.counters import NewIds
 from registry.storage.mongo.transactions import Transaction
 from registry.storage.records import is_same
 from registry.storage.writes.identity_map import RecordKey
 from registry.storage.writes.row_matches import RowMatches, value_of, values_of
 from registry.storage.writes.row_memory import FIRST_DRY_ID, RowMemory
-from registry.storage.writes.row_writes import (
-    NEW,
-    InvalidPart,
-    InvalidRow,
-    check_creation,
-    complete,
-    identifier_of,
-    is_unique,
-    needed_by,
-    place_of,
-)
 from registry.storage.writes.unit_of_work import UnitOfWork
 from registry.storage.writes.write_requests import Outcome, WriteRequest, WriteResult
 
@@ -41,19 +27,15 @@ _ROWS_PER_TURN = 16
 _RELATED = 0
 """The line of a resource that a row has created, but that is not its own."""
 
-
-class RowOutcome(NamedTuple):
-    """What becomes of a row: it is invalid, or has effects such as `created` on some types."""
-
-    invalid: Sequence[InvalidPart] = ()
-    effects: Sequence[tuple[str, str]] = ()
+_OWN = -1
+"""The placeholder of a new resource of a row; those of related ones are below."""
 
 
 class RowBatch(WriteRequest):
     """A request to write rows, in a transaction of its own.
 
     memory: of the import. refused: what MongoDB has refused before, by the index of a row. unit:
-    that of the last transaction, whose outcomes are those of the rows.
+    that of the last transaction.
     """
 
     __slots__ = ("memory", "refused", "rows", "unit")
@@ -65,7 +47,7 @@ class RowBatch(WriteRequest):
         rows: Sequence[Row],
         memory: RowMemory,
         author: str | None,
-        refused: Mapping[int, InvalidPart],
+        refused: Mapping[int, RowError],
         *,
         rolls_back: bool,
     ) -> None:
@@ -81,15 +63,20 @@ class _DryIds(NewIds):
         super().__init__(transaction, None)
         self._memory = memory
 
-    def take(self, type_name: str) -> int:
-        return self._memory.new_id(type_name)
+    async def load(self, *, holds: bool) -> None:
+        """Leave the counters to others."""
+
+    def take(self, _: str) -> int:
+        """Return an id for a resource of any type."""
+        return next(self._memory.new_ids)
 
 
 class RowUnit(UnitOfWork):
     """The unit of work of a batch of rows, whose `run` applies each row as a request of its own.
 
     A row has only errors of its own: what MongoDB alone refuses is raised, as UnitOfWork does.
-    outcomes: of the rows.
+    errors: of the rows, by index. effects: how many resources were `created`, `updated` or
+    `unchanged`, with their type.
     """
 
     def __init__(
@@ -101,164 +88,127 @@ class RowUnit(UnitOfWork):
     ) -> None:
         super().__init__(transaction, graph, last_ids)
         batch.unit = self
-        self._batch, self._memory = batch, batch.memory
-        self._matches = RowMatches()
+        self._batch, self._memory, self._is_alone = batch, batch.memory, True
+        self._matches = RowMatches(self._records, self._unique)
         self._lines: dict[RecordKey, int] = {}
-        self.outcomes: list[RowOutcome] = []
+        self._results: list[WriteResult] = []
+        self.errors: dict[int, Sequence[RowError]] = {}
+        self.effects = Counter[tuple[str, str]]()
+        if batch.rolls_back:
+            self.new_ids = _DryIds(transaction, self._memory)
 
     async def run(self, requests: Sequence[WriteRequest]) -> list[Outcome]:
-        """Apply the rows, and store the result unless it is rolled back; return all results.
+        """Apply the rows, and store the result; return all results.
 
         Raises InvalidFile, or as UnitOfWork.
         """
-        batch, self._is_alone = self._batch, True
-        batch.writes = await self._find_all()
-        batch.changes_links = any(write.changes_links for write in batch.writes)
+        batch = self._batch
+        mentions = [mention for row in batch.rows for mention in row.mentions]
+        matching = await self._matches.load(self._transaction, mentions)
+        batch.writes = [
+            *(_needing(each.resource, each.stored("id"), each.loaded) for each in mentions),
+            *(
+                _needing(self._graph[name], id_, {})
+                for name, ids in matching.items()
+                for id_ in ids
+            ),
+        ]
+        batch.changes_links = any(row.links for row in batch.rows)
         await self._load(requests)
         if batch.rolls_back:
-            self.new_ids = _DryIds(self._transaction, self._memory)
-            self._recall()
-        results = list[WriteResult]()
+            self._recall(mentions)
         for index, row in enumerate(batch.rows):
             if index % _ROWS_PER_TURN == 0:
                 await asyncio.sleep(0)
-            results += await self._apply_row(index, row)
-        if not batch.rolls_back:
-            await self._store(requests, [results])
-        return [results]
+            self._results += await self._apply_row(index, row)
+        await self._store(requests, [self._results])
+        return [self._results]
 
     def remember(self) -> None:
         """Remember what later batches depend on, when the transaction has ended."""
         self._memory.add_lines(self._lines)
-        if self._batch.rolls_back:
-            changes = self._records.take_changes()
-            for resource in self._graph.writable:
-                for change in changes.get(resource.type, ()):
-                    if change.after:
-                        self._memory.add_record(resource.type, change.after)
+        for result in self._results if self._batch.rolls_back else ():
+            if result.is_changed:
+                self._memory.add_record(result.write.resource.type, result.record)
 
-    async def _find_all(self) -> list[Write]:
-        """Find the records that rows mean; return writes that need the same ones as the rows."""
-        rows = self._batch.rows
-        mentions = [mention for row in rows for mention in row.mentions]
-        matched = [
-            mention
-            for mention in mentions
-            if mention.key and mention.key != ("id",) and not is_unique(mention)
-        ]
-        writes = [needed_by(row) for row in rows]
-        writes += [
-            Write(Verb.ADD, mention.resource, identifier_of(NEW), Change(mention.loaded, ()))
-            for mention in mentions
-            if mention.relationship and mention.loaded
-        ]
-        writes += [
-            Write(Verb.UPDATE, self._graph[type_name], identifier_of(id_), Change({}, ()))
-            for type_name, ids in (await self._matches.load(self._transaction, matched)).items()
-            for id_ in ids
-        ]
-        return writes
-
-    def _recall(self) -> None:
+    def _recall(self, mentions: Sequence[Mention]) -> None:
         """Add the records that earlier rows of a dry run have changed."""
-        memory, records = self._memory, self._records
-        keys = dict.fromkeys(records)
-        for row in self._batch.rows:
-            for mention in row.mentions:
-                resource = mention.resource
-                shapes = {mention.key, *((name,) for name in resource.unique)} - {("id",)}
-                for names in shapes:
-                    values = values_of(mention, names)
-                    if any(value is not None for value in values):
-                        for id_ in memory.ids((resource.type, names), values):
-                            keys[resource.type, id_] = None
+        memory, keys = self._memory, dict.fromkeys(self._records)
+        for mention in mentions:
+            resource = mention.resource
+            for names in {mention.key, *((name,) for name in resource.unique)} - {("id",)}:
+                values = values_of(mention, names)
+                if any(value is not None for value in values):
+                    ids = memory.ids((resource.type, names), values)
+                    keys |= dict.fromkeys((resource.type, id_) for id_ in ids)
         for type_name, record in memory.records(keys):
-            records.add(type_name, [record])
+            self._records.add(type_name, [record])
             self._matches.add(self._graph[type_name], record)
             self._unique.update(self._graph[type_name], record)
 
-    async def _apply_row(self, index: int, row: Row) -> list[WriteResult]:
+    async def _apply_row(self, index: int, row: Row) -> Sequence[WriteResult]:
         """Apply a row, or nothing of it; return the results. Raises InvalidFile."""
         self._records.savepoint(self._batch.author)
         self.new_ids.savepoint()
         self._set_unique.clear()  # by the rows before, each of other resources
         try:
             if index in self._batch.refused:
-                raise InvalidRow([self._batch.refused[index]])
+                raise InvalidRow(self._batch.refused[index])
             writes = self._writes(index, row)
             results = self._apply_part(writes, {})
-            await self._add_history(changes_links=any(write.changes_links for write in writes))
+            await self._add_history(changes_links=bool(row.links))
         except InvalidFile:
             raise
-        except InvalidRow as error:
-            self.outcomes.append(RowOutcome(error.invalid))
+        except InvalidRow as invalid:
+            self.errors[index] = invalid.errors
         except RequestError as error:
-            self.outcomes.append(RowOutcome([place_of(each)[1] for each in error.errors]))
+            self.errors[index] = [_row_error(each, row) for each in error.errors]
         else:
-            for result in results:
-                resource, id_ = result.write.resource, result.record[ID]
-                self._matches.add(resource, result.record)
-                if result.write.verb is Verb.ADD:
-                    self._lines[resource.type, id_] = _RELATED
-            self._lines[row.own.resource.type, results[-1].record[ID]] = row.line
-            effects = [(_effect(result), result.write.resource.type) for result in results]
-            self.outcomes.append(RowOutcome((), effects))
+            self._count(row, results)
             return results
         self._records.undo()
         self.new_ids.undo()
-        return []
+        return ()
+
+    def _count(self, row: Row, results: Sequence[WriteResult]) -> None:
+        """Count what a row has changed, for the report and for later rows."""
+        for result in results:
+            resource = result.write.resource
+            is_new, is_own = result.write.verb is Verb.ADD, result is results[-1]
+            self._matches.add(resource, result.record)
+            if is_own or is_new:
+                self._lines[resource.type, result.record[ID]] = row.line if is_own else _RELATED
+                effect = "created" if is_new else "updated" if result.is_changed else "unchanged"
+                self.effects[effect, resource.type] += 1
 
     def _writes(self, index: int, row: Row) -> list[Write]:
         """Return the writes for a row: of related resources first. Raises InvalidRow."""
-        own, writes = row.own, list[Write]()
-        record = self._find(own)
+        own, writes, linkages = row.own, list[Write](), list[Linkage]()
+        record = self._matches.find(own)
         if record is not None:
             self._check_repetition(row, record)
-        linkages = list[Linkage]()
-        for name, linked in row.links.items():
-            relationship = own.resource.to_one[name]
-            if linked is not None:
-                target = self._target(index, linked, writes)
-                linkages.append(Linkage(relationship, (target,)))
-            elif record is not None:
-                linkages.append(Linkage(relationship, ()))
         position = JsonPointer(f"/{index}")
+        for name, linked in row.links.items():
+            targets: tuple[Identifier, ...] = ()
+            if linked is not None:
+                target = self._matches.find(linked)
+                if target is None:
+                    _check_creation(linked)
+                    writes.append(_addition(linked, _OWN - 1 - len(writes), position / name))
+                    targets = (writes[-1].target,)
+                else:
+                    self._check_agreement(linked, target)
+                    targets = (_identifier(target[ID]),)
+            linkages.append(Linkage(own.resource.to_one[name], targets))
         if record is None:
-            attributes = complete(own, position)
-            change = Change(attributes, tuple(linkages))
-            target = Identifier(NEW, "", None)
-            writes.append(Write(Verb.ADD, own.resource, target, change, position=position))
+            writes.append(_addition(own, _OWN, position, linkages))
         else:
             # A key has found the resource, perhaps without regard to case.
             attributes = {name: value for name, value in own.loaded.items() if name not in own.key}
             change = Change(attributes, tuple(linkages))
-            target = identifier_of(record[ID])
-            writes.append(Write(Verb.UPDATE, own.resource, target, change, position=position))
+            target_id = _identifier(record[ID])
+            writes.append(Write(Verb.UPDATE, own.resource, target_id, change, position=position))
         return writes
-
-    def _find(self, mention: Mention) -> Record | None:
-        """Return the record that is mentioned, None for a new one. Raises InvalidRow."""
-        resource, names, records = mention.resource, mention.key, self._records
-        if not names:
-            return None
-        if names == ("id",):
-            record = records.get((resource.type, mention.stored("id")))
-            if record is None:
-                detail = (
-                    f"There is no `{resource.type}` with the id {quoted(mention.id or '')}. Ids of "
-                    "another registry do not count here: leave the column out, or name a key."
-                )
-                raise InvalidRow([InvalidPart(NotFound(detail), mention.link, "id")])
-            return record
-        if is_unique(mention):
-            id_ = self._unique.holder(resource, names[0], mention.stored(names[0]))
-            return None if id_ is None else records.get((resource.type, id_))
-        ids, count = self._matches.find(mention, records)
-        if count > 1:
-            shown = ", ".join(map(str, ids))
-            detail = f"This is ambiguous: {count} {resource.collection} match, such as {shown}."
-            raise InvalidRow([InvalidPart(InvalidField(detail), mention.link, names[0])])
-        return records.get((resource.type, ids[0])) if ids else None
 
     def _check_repetition(self, row: Row, record: Record) -> None:
         """Raise InvalidRow or InvalidFile if the resource of a row is that of an earlier one.
@@ -272,7 +222,7 @@ class RowUnit(UnitOfWork):
         if own.is_named:
             if line:
                 detail = f"The row repeats line {line}: the same {quoted(*names)}."
-                raise InvalidRow([InvalidPart(InvalidField(detail), None, names[0])])
+                raise InvalidRow(own.error(detail, names[0]))
             return
         if line == _RELATED:
             return
@@ -283,36 +233,61 @@ class RowUnit(UnitOfWork):
             "create a new resource from each row by `rows[create]=true`."
         )
 
-    def _target(self, index: int, linked: Mention, writes: list[Write]) -> Identifier:
-        """Return the related resource; add the write that creates it. Raises InvalidRow."""
-        record, link, resource = self._find(linked), linked.link, linked.resource
-        if record is None:
-            placeholder = Identifier(NEW - 1 - len(writes), "", None)
-            check_creation(linked)
-            position = JsonPointer(f"/{index}/{link}")
-            change = Change(complete(linked, position), ())
-            writes.append(Write(Verb.ADD, resource, placeholder, change, position=position))
-            return placeholder
-        invalid = list[InvalidPart]()
+    def _check_agreement(self, linked: Mention, record: Record) -> None:
+        """Raise InvalidRow if a row says something else of a related resource than its record."""
+        resource, id_, errors = linked.resource, record[ID], list[RowError]()
         for name, value in {**linked.loaded, **linked.fixed}.items():
-            other = value_of(resource, name, record)
-            if name not in linked.key and not is_same(value, other):
+            if name not in linked.key and not is_same(value, value_of(resource, name, record)):
                 shown = resource.json_value(name, record)
-                key = (resource.type, record[ID])
-                origin = f"`{resource.type}` {record[ID]}"
-                if key in self._lines or record[ID] >= FIRST_DRY_ID:
-                    origin = f"`{resource.type}` of an earlier row"
-                detail = f"The {origin} has {'no value' if shown is None else quoted(str(shown))}."
-                invalid.append(InvalidPart(InvalidField(detail), link, name))
-        if invalid:
-            raise InvalidRow(invalid)
-        return identifier_of(record[ID])
+                is_earlier = (resource.type, id_) in self._lines or id_ >= FIRST_DRY_ID
+                origin = "of an earlier row" if is_earlier else str(id_)
+                has = "no value" if shown is None else quoted(str(shown))
+                errors.append(linked.error(f"The `{resource.type}` {origin} has {has}.", name))
+        if errors:
+            raise InvalidRow(*errors)
 
 
-def _effect(result: WriteResult) -> str:
-    if result.write.verb is Verb.ADD:
-        return "created"
-    return "updated" if result.is_changed else "unchanged"
+def _needing(resource: ResourceType, id_: int | None, attributes: dict[str, Any]) -> Write:
+    """Return a write that needs the records which a row needs, by its id and unique values."""
+    return Write(Verb.ADD, resource, _identifier(id_ or _OWN), Change(attributes, ()))
+
+
+def _identifier(id_: int) -> Identifier:
+    return Identifier(id_, "", None)
+
+
+def _addition(
+    mention: Mention, placeholder: int, position: JsonPointer, linkages: Sequence[Linkage] = ()
+) -> Write:
+    """Return the write that creates a mentioned resource. Raises InvalidRow."""
+    change = Change(mention.complete(), tuple(linkages))
+    target = _identifier(placeholder)
+    return Write(Verb.ADD, mention.resource, target, change, position=position)
+
+
+def _check_creation(linked: Mention) -> None:
+    """Raise InvalidRow if the columns that are there do not create a related resource."""
+    resource, link = linked.resource, linked.link
+    missing = [
+        f"{link}.{name}"
+        for name, attribute in resource.writable.items()
+        if attribute.required and name not in linked.sent
+    ]
+    if missing or linked.fixed:
+        needed = f"needs {quoted(*missing)}" if missing else "must not have read-only columns"
+        detail = f"There is no `{resource.type}` with this {quoted(*linked.key)}."
+        detail = f"{detail} To create one, the row {needed}."
+        raise InvalidRow(linked.error(detail, linked.key[0]))
+
+
+def _row_error(error: ApiError, row: Row) -> RowError:
+    """Return an error of a row. Its pointer has the index of the row, the link and the name."""
+    match (error.pointer or "").split("/"):
+        case ["", _, "attributes", name]:
+            return row.own.error(error, name)
+        case ["", _, link, "attributes", name] if linked := row.links.get(link):
+            return linked.error(error, name)
+    return RowError(error)
 
 
 class RowImport:
@@ -334,23 +309,26 @@ class RowImport:
         self._author, self._rolls_back = author, rolls_back
         self._has_begun = False
 
-    async def write(self, rows: Sequence[Row]) -> list[RowOutcome]:
-        """Store the rows that are valid; return what becomes of each.
+    async def write(self, rows: Sequence[Row]) -> Mapping[tuple[str, str], int]:
+        """Store the rows that are valid, and add their errors to the others.
 
-        Raises InvalidFile, or as Repository.write; then nothing of these rows is stored.
+        Returns how many resources were `created`, `updated` or `unchanged`, with their type. Raises
+        InvalidFile, or as Repository.write; then nothing of these rows is stored.
         """
-        refused: dict[int, InvalidPart] = {}
+        refused: dict[int, RowError] = {}
         while True:
             batch = RowBatch(rows, self._memory, self._author, refused, rolls_back=self._rolls_back)
             try:
                 await self._run(batch, not self._has_begun)
-                self._has_begun = True
+                break
             except ValueTaken as error:
                 # Only the index could know it. The other rows are not affected.
-                index, part = place_of(error)
+                index = int((error.pointer or "/0").split("/")[1])
                 if index in refused:
                     raise
-                refused[index] = part
-                continue
-            batch.unit.remember()
-            return batch.unit.outcomes
+                refused[index] = _row_error(error, rows[index])
+        self._has_begun = True
+        batch.unit.remember()
+        for index, errors in batch.unit.errors.items():
+            rows[index].errors += errors
+        return batch.unit.effects

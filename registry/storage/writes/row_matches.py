@@ -1,22 +1,26 @@
 """Which resources rows mean: found by what tells them apart, as the rows so far have left them."""
 
-import decimal
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from registry.jsonapi.error_objects import quoted
+from registry.jsonapi.error_types import NotFound
 from registry.model.record import ID, Record
-from registry.model.resource_field import ResourceField
 from registry.model.resource_type import ResourceType
-from registry.rows.row_reader import Mention
+from registry.rows.rows import InvalidRow, Mention
 from registry.storage.mongo.transactions import Transaction
 from registry.storage.writes.identity_map import IdentityMap
+from registry.storage.writes.unique_values import UniqueValues, comparable
 
 Shape: TypeAlias = tuple[str, tuple[str, ...]]
 """A type, and the names of the attributes that tell its resources apart."""
 
 Values: TypeAlias = tuple[Hashable, ...]
 """The values of these attributes; equal if they mean the same resource."""
+
+_MAX_MATCHES = 3
+"""Records of a shape with the same values that are found: a row is invalid if it means several."""
 
 
 def value_of(resource: ResourceType, name: str, record: Record) -> Any:
@@ -25,61 +29,47 @@ def value_of(resource: ResourceType, name: str, record: Record) -> Any:
     return record.get(name) if computed is None else computed.compute(record)
 
 
-def _comparable(attribute: ResourceField, value: Any) -> Hashable:
-    if value is None:
-        return None
-    if attribute.stored_type is decimal.Decimal:  # else of the driver's class
-        return decimal.Decimal(str(value))
-    comparable: Hashable = value.lower() if attribute.kind.ignores_case else value
-    return comparable
-
-
 def values_in(resource: ResourceType, names: Sequence[str], record: Record) -> Values:
     """Return the values that tell a record apart."""
     attributes = resource.readable
-    return tuple(_comparable(attributes[name], value_of(resource, name, record)) for name in names)
+    return tuple(comparable(attributes[name], value_of(resource, name, record)) for name in names)
 
 
 def values_of(mention: Mention, names: Sequence[str]) -> Values:
     """Return the values that tell a mentioned resource apart."""
     attributes = mention.resource.readable
-    return tuple(_comparable(attributes[name], mention.stored(name)) for name in names)
+    return tuple(comparable(attributes[name], mention.stored(name)) for name in names)
 
 
 class RowMatches:
-    """The records with the values that mentions have, by shape; not those found by id.
+    """Finds the records that rows mean among those of a unit of work, which `load` tells.
 
-    count: those that are stored may be more than the ids that are known: the lowest and highest.
+    Those with an id or a unique value are found by it, others by the values of any attributes.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, records: IdentityMap, unique: UniqueValues) -> None:
+        self._records, self._unique = records, unique
         self._ids: dict[Shape, dict[Values, set[int]]] = defaultdict(lambda: defaultdict(set))
-        self._more: dict[tuple[Shape, Values], int] = {}
 
     async def load(
-        self, transaction: Transaction, mentions: Iterable[Mention]
+        self, transaction: Transaction, mentions: Sequence[Mention]
     ) -> Mapping[str, set[int]]:
-        """Find the stored records; return their ids, to be loaded, by type."""
+        """Find the stored records with values; return the ids of those to load, by type."""
         wanted: dict[Shape, dict[Values, Mention]] = defaultdict(dict)
         for mention in mentions:
-            shape = mention.resource.type, mention.key
-            wanted[shape].setdefault(values_of(mention, mention.key), mention)
+            if mention.key not in {(), ("id",)} and not _is_unique(mention):
+                shape = mention.resource.type, mention.key
+                wanted[shape].setdefault(values_of(mention, mention.key), mention)
         ids = defaultdict[str, set[int]](set)
         for shape, sought in wanted.items():
             names, resource = shape[1], next(iter(sought.values())).resource
-            found = await transaction.aggregate(
-                _stages(names, [*sought.values()]), resource.collection
-            )
-            by_values = self._ids[shape]
-            for group in found:
-                some = {group["first"], group["last"]}
+            stages, by_values = _stages(names, [*sought.values()]), self._ids[shape]
+            for group in await transaction.aggregate(stages, resource.collection):
                 values = tuple(
-                    _comparable(resource.readable[name], group[ID].get(name)) for name in names
+                    comparable(resource.readable[name], group[ID].get(name)) for name in names
                 )
-                by_values[values] |= some
-                if more := group["count"] - len(some):
-                    self._more[shape, values] = self._more.get((shape, values), 0) + more
-                ids[resource.type] |= some
+                by_values[values].update(group["ids"])
+                ids[resource.type].update(group["ids"])
         return ids
 
     def add(self, resource: ResourceType, record: Record) -> None:
@@ -88,21 +78,47 @@ class RowMatches:
             if type_name == resource.type:
                 ids[values_in(resource, names, record)].add(record[ID])
 
-    def find(self, mention: Mention, records: IdentityMap) -> tuple[list[int], int]:
-        """Return the ids of the records that match now, and how many do."""
-        type_name = mention.resource.type
-        shape, values = (type_name, mention.key), values_of(mention, mention.key)
-        ids = [
-            id_
-            for id_ in sorted(self._ids[shape].get(values, ()))
-            if (record := records.get((type_name, id_)))
-            and values_in(mention.resource, mention.key, record) == values
+    def find(self, mention: Mention) -> Record | None:
+        """Return the record that is mentioned, None for a new one. Raises InvalidRow."""
+        resource, names = mention.resource, mention.key
+        if not names:
+            return None
+        if names == ("id",):
+            record = self._records.get((resource.type, mention.stored("id")))
+            if record is None:
+                detail = (
+                    f"There is no `{resource.type}` with the id {quoted(mention.id or '')}. Ids of "
+                    "another registry do not count here: leave the column out, or name a key."
+                )
+                raise InvalidRow(mention.error(NotFound(detail), "id"))
+            return record
+        if _is_unique(mention):
+            id_ = self._unique.holder(resource, names[0], mention.stored(names[0]))
+            return None if id_ is None else self._records.get((resource.type, id_))
+        records = self._matching(mention)
+        if len(records) > 1:
+            shown = ", ".join(str(record[ID]) for record in records)
+            detail = f"This is ambiguous: several {resource.collection} match, such as {shown}."
+            raise InvalidRow(mention.error(detail, names[0]))
+        return records[0] if records else None
+
+    def _matching(self, mention: Mention) -> list[Record]:
+        """Return the records that have the values now."""
+        resource, names, values = mention.resource, mention.key, values_of(mention, mention.key)
+        ids = sorted(self._ids[resource.type, names].get(values, ()))
+        found = (self._records.get((resource.type, id_)) for id_ in ids)
+        return [
+            record for record in found if record and values_in(resource, names, record) == values
         ]
-        return ids, len(ids) + self._more.get((shape, values), 0)
+
+
+def _is_unique(mention: Mention) -> bool:
+    """Whether a unique attribute alone tells the resource apart."""
+    return len(mention.key) == 1 and mention.key[0] in mention.resource.unique
 
 
 def _stages(names: Sequence[str], mentions: Sequence[Mention]) -> list[dict[str, Any]]:
-    """Return the pipeline that counts the records with the values, and finds one or two of them."""
+    """Return the pipeline that finds some of the records with the values of each mention."""
     if len(names) == 1:
         spelled = dict.fromkeys(text for each in mentions for text in _spellings(each, names[0]))
         query: dict[str, Any] = {names[0]: {"$in": [*spelled]}}
@@ -113,16 +129,10 @@ def _stages(names: Sequence[str], mentions: Sequence[Mention]) -> list[dict[str,
                 for mention in mentions
             ]
         }
+    ids = {"$minN": {"input": f"${ID}", "n": _MAX_MATCHES}}
     return [
         {"$match": query},
-        {
-            "$group": {
-                ID: {name: f"${name}" for name in names},
-                "count": {"$sum": 1},
-                "first": {"$min": f"${ID}"},
-                "last": {"$max": f"${ID}"},
-            }
-        },
+        {"$group": {ID: {name: f"${name}" for name in names}, "ids": ids}},
     ]
 
 

@@ -1,8 +1,8 @@
 """What an import remembers of its rows between its transactions, in a temporary file."""
 
 import sqlite3
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 import bson
@@ -21,16 +21,17 @@ class RowMemory:
     """Remembers the lines of rows by resource, and of a dry run the records as rows have left them.
 
     The file is a temporary one of SQLite: it has no name, and most of it is not in memory.
+    new_ids: for the resources of a dry run.
     """
 
     def __init__(self, graph: Graph, options: CodecOptions[Any]) -> None:
         self._graph, self._options = graph, options
+        self.new_ids = count(FIRST_DRY_ID)
         self._shapes: set[Shape] = {
             (resource.type, (name,))
             for resource in graph.writable
             for name in resource.unique_attributes
         }
-        self._last_ids = defaultdict[str, int](lambda: FIRST_DRY_ID)
         self._database = sqlite3.connect("", isolation_level=None)
         self._database.executescript(
             """
@@ -45,11 +46,6 @@ class RowMemory:
     def close(self) -> None:
         """Delete the file."""
         self._database.close()
-
-    def new_id(self, type_name: str) -> int:
-        """Return an id for a resource of a dry run."""
-        self._last_ids[type_name] += 1
-        return self._last_ids[type_name]
 
     def line(self, key: RecordKey) -> int | None:
         """Return the line of the row whose resource this is, None if there is none."""
@@ -66,9 +62,9 @@ class RowMemory:
         """Return the ids of the records that had these values when a row left them."""
         if shape not in self._shapes:
             self._shapes.add(shape)
-            for type_name, data in self._database.execute("SELECT type, record FROM records"):
-                if type_name == shape[0]:
-                    self._add_keys(type_name, bson.decode(data, self._options), [shape])
+            query = "SELECT record FROM records WHERE type = ?"
+            for (data,) in self._database.execute(query, [shape[0]]):
+                self._add_keys(bson.decode(data, self._options), [shape])
         found = self._database.execute("SELECT id FROM keys WHERE key = ?", [repr((shape, values))])
         return [id_ for (id_,) in found]
 
@@ -83,13 +79,11 @@ class RowMemory:
         """Remember a record as a row has left it."""
         row = (type_name, record[ID], bson.encode(record, codec_options=self._options))
         self._database.execute("INSERT OR REPLACE INTO records VALUES (?, ?, ?)", row)
-        self._add_keys(type_name, record, self._shapes)
+        self._add_keys(record, [shape for shape in self._shapes if shape[0] == type_name])
 
-    def _add_keys(self, type_name: str, record: Record, shapes: Iterable[Shape]) -> None:
-        resource = self._graph[type_name]
+    def _add_keys(self, record: Record, shapes: Sequence[Shape]) -> None:
         rows = [
-            (repr((shape, values_in(resource, shape[1], record))), record[ID])
+            (repr((shape, values_in(self._graph[shape[0]], shape[1], record))), record[ID])
             for shape in shapes
-            if shape[0] == type_name
         ]
         self._database.executemany("INSERT OR IGNORE INTO keys VALUES (?, ?)", rows)

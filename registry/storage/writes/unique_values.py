@@ -36,6 +36,16 @@ def completed(write: Write, errors: ErrorCollector) -> Write:
     return replace(write, change=replace(change, attributes=attributes, read_only={}))
 
 
+def comparable(attribute: ResourceField, value: Any) -> Hashable:
+    """Return what is equal for values of an attribute that have the same meaning."""
+    if value is None:
+        return None
+    if attribute.stored_type is decimal.Decimal:  # else of the driver's class
+        return decimal.Decimal(str(value))
+    compared: Hashable = value.lower() if attribute.kind.ignores_case else value
+    return compared
+
+
 class UniqueValues:
     """Finds the records that have values of unique attributes, before the database compares them.
 
@@ -85,12 +95,8 @@ class UniqueValues:
 
     def _key(self, attribute: ResourceField, value: Any) -> Hashable:
         """Return a key that is equal for values that the attribute's index does not tell apart."""
-        if attribute.stored_type is decimal.Decimal:  # else of the driver's class
-            return decimal.Decimal(str(value))
-        if attribute.kind.ignores_case:
-            return self._equal.get(value) or str(value).lower()
-        key: Hashable = value
-        return key
+        equal = self._equal.get(value) if attribute.kind.ignores_case else None
+        return equal or comparable(attribute, value)
 
     def update(self, resource: ResourceType, record: Record) -> None:
         """Add the values of a record, as it is stored or a write has left it."""

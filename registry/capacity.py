@@ -117,6 +117,8 @@ class Capacity:
     queue_length: the requests that wait for each limit; others are refused at once.
     queue_seconds, query_seconds: the limits of a wait and of a query. response_seconds: the time
     until a response begins.
+    quiet_seconds: without events before a follower gets the position, where it continues when it
+    reconnects; that also keeps proxies from closing the connection.
     recent_seconds: how far back the shared changes begin, so that followers that reconnect after a
     restart of the service need no change streams of their own. kept_changes: for followers that
     reconnect or are slow. kept_audiences: audiences for which the events of a batch are kept; those
@@ -143,6 +145,7 @@ class Capacity:
     queue_seconds: float
     query_seconds: float
     response_seconds: float
+    quiet_seconds: float = 15.0
     recent_seconds: int = 60
     kept_changes: int = 10_000
     kept_audiences: int = 8

@@ -47,10 +47,6 @@ _RETRY_SECONDS = 0.5
 _TICK_SECONDS = 0.75
 """Interval at which access tokens are verified and quiet connections found."""
 
-_QUIET_SECONDS = 15.0
-"""Seconds without events before the position is sent, where the client continues when it
-reconnects; that also keeps proxies from closing the connection."""
-
 _MAX_PART = 2**16
 """Bytes of events that are written before waiting for the client. aiohttp copies them for each
 follower, so a whole batch would take a megabyte for each slow one."""
@@ -82,11 +78,6 @@ class Follower:
         self.token = token
         self.sent_at = monotonic()
         self.wake_event = asyncio.Event()
-
-    @property
-    def is_quiet(self) -> bool:
-        """Whether the position is to be sent."""
-        return monotonic() - self.sent_at >= _QUIET_SECONDS
 
     async def send(self, events: bytes) -> None:
         """Send events as fast as the client reads them."""
@@ -290,7 +281,7 @@ class Followers:
                 if batch.commits:
                     follower.position = batch.commits[-1].token
                     await self._send(follower, batch)
-            elif follower.is_quiet:
+            elif self._is_quiet(follower):
                 if recent.present_at > follower.sent_at:  # else it may begin at a later position
                     follower.position = recent.position
                 await follower.send(self._position_event(follower))
@@ -338,11 +329,15 @@ class Followers:
         while True:
             await asyncio.sleep(_TICK_SECONDS)
             try:
-                await _wake(follower for follower in self._followers if follower.is_quiet)
+                await _wake(filter(self._is_quiet, self._followers))
                 tokens = {follower.token for follower in self._followers if follower.token}
                 await asyncio.gather(*map(self._end_if_rejected, tokens))
             except Exception:  # noqa: BLE001 - a defect: tokens are still to be checked
                 _log.exception("Connections of the change feed are not maintained")
+
+    def _is_quiet(self, follower: Follower) -> bool:
+        """Whether the position is to be sent."""
+        return monotonic() - follower.sent_at >= self._repository.capacity.quiet_seconds
 
     async def _end_if_rejected(self, token: str) -> None:
         try:

@@ -247,10 +247,10 @@ async def test_an_invalid_key_set_is_not_used(
     assert issuer.requests == 2
 
 
+@pytest.mark.slow
 async def test_an_issuer_that_does_not_respond_is_unavailable(
-    start_verifier: StartVerifier, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+    start_verifier: StartVerifier, issuer: Issuer
 ) -> None:
-    monkeypatch.setattr(oidc, "_READ_SECONDS", 0.05)
     disconnected = asyncio.Event()
 
     async def wait(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -543,11 +543,8 @@ async def test_followers_beyond_the_limit_are_refused(serve: Serve) -> None:
         pass
 
 
-async def test_a_quiet_follower_gets_the_position(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(followers, "_TICK_SECONDS", 0.02)
-    monkeypatch.setattr(followers, "_QUIET_SECONDS", 0.02)
+async def test_a_quiet_follower_gets_the_position(serve: Serve) -> None:
+    api = await serve(quiet_seconds=0.02)
     async with following(api, "?filter[type]=person") as feed:
         await api.person()
         await feed.changes(1)

@@ -1,6 +1,7 @@
 """`filter`: by related attributes however many match, by external records, and its time limit."""
 
 import random
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -13,31 +14,24 @@ from hypothesis import strategies as st
 
 from registry.settings import Settings
 from registry.storage.mongo.read_commands import ReadCommands, ReadResult
-from registry.storage.reads import plan, related
 from tests.conftest import Serve
 from tests.consistency import strategies
 from tests.consistency.model import Condition, Model, Query
+from tests.storage.limits import limited
 from tests.support import Api, Database, complete_record, set_counters
 
 
 @pytest.fixture(params=["few", "several", "many"])
-def number_of_related(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def number_of_related(request: pytest.FixtureRequest) -> Iterator[None]:
     """The records that count as few: all, some or none, each of which is another way to read."""
     if request.param == "few":
+        yield
         return
     most = {"several": 5, "many": 0}[request.param]
-    limits = {
-        "MAX_IDS": most,
-        "_MAX_TOTAL_IDS": most,
-        "_MAX_SORTED": most,
-        "_FEW_IDS": 0,
-        "MAX_BATCH": 7,
-        "RECORDS_PER_RESULT": 2,
-        "_EXTRA_TARGETS": most // 2,
-    }
-    for name, limit in limits.items():
-        for module in (plan, related):
-            monkeypatch.setattr(module, name, limit, raising=False)
+    ids = {"MAX_IDS": most, "_MAX_TOTAL_IDS": most, "_FEW_IDS": 0}
+    records = {"_MAX_SORTED": most, "MAX_BATCH": 7, "RECORDS_PER_RESULT": 2}
+    with limited(**ids, **records, _EXTRA_TARGETS=most // 2):
+        yield
 
 
 @pytest.fixture

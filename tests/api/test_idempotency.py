@@ -1,11 +1,14 @@
 """Requests with an `Idempotency-Key` are executed once; repeated ones get the stored result."""
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from registry.resources.types_file import TypesFile
+from registry.settings import Settings
 from tests.conftest import Serve
 from tests.devices import WITH_DEVICES
 from tests.support import (
@@ -183,12 +186,14 @@ async def test_results_expire_and_have_no_hidden_fields(api: Api, database: Data
 
 
 async def test_a_result_that_is_too_large_is_refused_and_nothing_is_changed(
-    api: Api, database: Database, monkeypatch: pytest.MonkeyPatch
+    serve: Serve, settings: Settings, database: Database
 ) -> None:
-    monkeypatch.setattr("registry.jsonapi.operation_documents.MAX_OPERATIONS", 10_000)
-    long = "\U0001d11e" * 255
-    id_ = await api.person(long, long)
+    notes = {f"note{number}": "\U0001d11e" * 255 for number in range(17)}
+    lines = "".join(f'{name} = "text"\n' for name in notes)
+    types = TypesFile("types.toml", f"[person]\n{lines}")
+    api = await serve(settings=replace(settings, types=types))
+    id_ = await api.person(**notes)
     before = await stored_records(database)
-    refused = await send_with_key(api, "/operations", [update({"type": "person"}, id=id_)] * 8_500)
+    refused = await send_with_key(api, "/operations", [update({"type": "person"}, id=id_)] * 1_000)
     assert (refused.status, refused.code) == (413, "result_too_large")
     assert await stored_records(database) == before

@@ -1,18 +1,15 @@
 """Filters and orders by fields of related resources: commands, plans and costs."""
 
 import random
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 
 from registry.jsonapi.pagination import Cursors, Position, parse_sort
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
-from registry.storage.reads import plan, related
 from tests.conftest import Serve
+from tests.storage.limits import limited
 from tests.storage.profiling import Profile, profiled
 from tests.support import Api, CommandLog, Database, bulkheads, complete_record
 
@@ -86,10 +83,7 @@ PATHS = [
 ]
 
 
-async def test_no_query_scans_a_collection(
-    stored: Api, database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(plan, "_MAX_TOTAL_IDS", COUNT)
+async def test_no_query_scans_a_collection(stored: Api, database: Database) -> None:
     for path in PATHS:
         profile = await profile_of(stored, database, path)
         assert profile
@@ -125,17 +119,6 @@ GRAPH = Graph(RESOURCES)
 
 RECORDS, SIZE, OWNED = 10_000, 50, 500
 """Records of each type, records per page, and records of one person."""
-
-
-@contextmanager
-def limited(**limits: int) -> Iterator[None]:
-    """Replace limits, by name."""
-    with ExitStack() as patches:
-        for name, limit in limits.items():
-            for module in (plan, related):
-                if hasattr(module, name):
-                    patches.enter_context(patch.object(module, name, limit))
-        yield
 
 
 async def expected(database: Database, sort: str) -> list[tuple[str, Position]]:

@@ -1,6 +1,7 @@
 """Fixtures that run commands on files, beside a service."""
 
 import asyncio
+import re
 import signal
 import sys
 from collections.abc import Awaitable, Callable
@@ -17,12 +18,14 @@ from tests.support import Api
 
 @dataclass(frozen=True)
 class Run:
-    """The exit status and output of a command. errors: the lines of stderr."""
+    """The exit status and output of a command. errors: the lines of stderr, but progress."""
 
     status: int
     output: str
     errors: list[str]
 
+
+PROGRESS = re.compile(r"[\d,]+ rows, [\d,]+ per second$")
 
 RunCommand = Callable[..., Awaitable[Run]]
 COMMANDS = {
@@ -37,7 +40,6 @@ COMMANDS = {
 def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> RunCommand:
     """Run a command in a thread, as starting a process takes longer than most commands."""
     monkeypatch.setattr(signal, "signal", lambda *_: None)  # which threads cannot call
-    monkeypatch.setattr("registry.commands.import_.LINE_SECONDS", float("inf"))
     monkeypatch.setattr(Client, "delays", (0.01, 0.01))  # in place of 15 s
 
     def run_command(command: str, *arguments: str | Path) -> int:
@@ -56,7 +58,8 @@ def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> R
         capfd.readouterr()
         status = await asyncio.to_thread(run_command, command, *arguments)
         printed = capfd.readouterr()
-        return Run(status, printed.out, printed.err.splitlines())
+        lines = [line for line in printed.err.splitlines() if not PROGRESS.match(line)]
+        return Run(status, printed.out, lines)
 
     return run
 

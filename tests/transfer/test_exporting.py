@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from registry.resources.types_file import TypesFile
 from registry.settings import Settings
 from tests.conftest import Serve
-from tests.devices import WITH_DEVICES
 from tests.support import Api, Database, complete_record
 from tests.transfer.conftest import RunCommand
 
@@ -36,10 +36,22 @@ ATTRIBUTES = st.fixed_dictionaries(
 """The attributes of devices; some are namesakes."""
 
 
-@pytest.fixture
-def _with_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The commands know the type that only tests declare."""
-    monkeypatch.setattr("registry.resources.types_file.RESOURCES", WITH_DEVICES)
+DEVICE = """
+[device]
+collection = "devices"
+name    = {type = "text", required = true}
+note    = "text"
+contact = "email"
+color   = {enum = ["red", "green", "blue"], default = "red"}
+active  = "boolean"
+size    = "integer"
+price   = "decimal"
+bought  = "date"
+seen    = "datetime"
+rank    = {type = "integer", default = 7, nullable = true}
+holder  = {link = "person", inverse = "devices"}
+"""
+"""A type with attributes of all types."""
 
 
 async def content(api: Api) -> list[Any]:
@@ -79,11 +91,17 @@ async def fill(api: Api, devices: Sequence[tuple[dict[str, Any], bool]]) -> None
 
 @hypothesis_settings(max_examples=8)
 @given(devices=st.lists(st.tuples(ATTRIBUTES, st.booleans()), min_size=1, max_size=4))
-@pytest.mark.usefixtures("_with_devices")
 async def test_an_export_can_be_imported_without_loss(
-    devices: list[tuple[dict[str, Any], bool]], serve: Serve, run: RunCommand, tmp_path: Path
+    devices: list[tuple[dict[str, Any], bool]],
+    serve: Serve,
+    settings: Settings,
+    run: RunCommand,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    api = await serve(WITH_DEVICES)
+    (tmp_path / "types.toml").write_text(DEVICE)
+    monkeypatch.setenv("REGISTRY_TYPES", str(tmp_path / "types.toml"))
+    api = await serve(settings=replace(settings, types=TypesFile("types.toml", DEVICE)))
     await delete_all(api)
     await fill(api, devices)
     before = await content(api)

@@ -12,7 +12,6 @@ from registry.jsonapi.error_objects import RequestError
 from registry.jsonapi.error_types import InvalidField, NotFound, Unavailable
 from registry.storage.errors import RecordRefused
 from registry.storage.mongo import transactions
-from registry.storage.writes import group_commit
 from registry.storage.writes.unit_of_work import UnitOfWork
 from registry.storage.writes.write_requests import WriteRequest, WriteResult
 from tests.conftest import Serve
@@ -263,14 +262,13 @@ async def test_a_locked_record_delays_only_its_own_request(
     assert (await records(database))["person", 5]["version"] == 2
 
 
+@pytest.mark.slow
 async def test_a_record_that_stays_locked_is_not_written_after_its_error(
-    registry: Registry, database: Database, monkeypatch: pytest.MonkeyPatch
+    registry: Registry, database: Database
 ) -> None:
     before = await records(database)
     async with locked(database, ("person", 5)):
-        with monkeypatch.context() as patch:
-            patch.setattr(group_commit, "_RETRY_SECONDS", 0.2)
-            (outcome,) = await registry.write_all([[registry.update(("person", 5), last_name="N")]])
+        (outcome,) = await registry.write_all([[registry.update(("person", 5), last_name="N")]])
     assert isinstance(outcome, Unavailable)
     await registry.write(registry.update(("person", 5), email="new@example.com"))
     after = await records(database)

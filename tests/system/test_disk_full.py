@@ -31,7 +31,6 @@ MARGIN_BYTES = 2**20
 REFUSED = "503 disk_full"
 
 
-
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     """A small file system."""

@@ -164,7 +164,7 @@ def test_the_page_on_types_shows_its_file_and_the_error_for_another(
     assert f"```toml\n{fleet}```" in page
     monkeypatch.chdir(tmp_path)
     Path("fleet.toml").write_text(re.sub("status.*", 'status = "enumeration"', fleet))
-    with pytest.raises(ValueError, match="status.type") as raised:
+    with pytest.raises(ValueError, match=r"status\.type") as raised:
         read_types("fleet.toml")
     assert f"registry: --types: {raised.value}\n" in page
 

@@ -1,6 +1,6 @@
 """Collections as CSV: columns, content negotiation, and the rest of HTTP.
 
-`test_streaming.py` compares them with JSON:API, `tests/transfer` imports them again.
+`test_streaming.py` compares them with JSON:API, `tests/commands` imports them again.
 """
 
 import pytest

@@ -14,10 +14,10 @@ from aiohttp import web
 from pytest_aiohttp.plugin import AiohttpServer
 
 from tests.certificates import Authority
+from tests.commands.conftest import Run, RunCommand, fleet, run
 from tests.support import Api, Database
 from tests.system.conftest import Start
 from tests.system.service import COMMAND, ROOT, environment
-from tests.transfer.conftest import Run, RunCommand, fleet, run
 
 __all__ = ["run"]
 

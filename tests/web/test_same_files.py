@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.commands.same_files import FILES, Case
 from tests.programs import run
 from tests.system.service import COMMAND, environment
-from tests.transfer.same_files import FILES, Case
 from tests.web.conftest import Registry, Visit
 from tests.web.support import button
 

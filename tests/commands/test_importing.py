@@ -19,9 +19,9 @@ from registry.program import note
 from registry.resources import RESOURCES
 from registry.resources.types_file import read_types
 from registry.settings import Settings
+from tests.commands.conftest import RunCommand, emails, fleet
 from tests.conftest import Grant, Serve
 from tests.support import Api
-from tests.transfer.conftest import RunCommand, emails, fleet
 
 HEADER = "serial,owner.email,owner.first_name,owner.last_name\n"
 SHEET = f"{HEADER}A-1,ada@x.org,Ada,Lovelace\nA-2,ada@x.org,Ada,Lovelace\nB-1,,,\n"

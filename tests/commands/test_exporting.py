@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from registry.resources.types_file import TypesFile
 from registry.settings import Settings
+from tests.commands.conftest import RunCommand
 from tests.conftest import Serve
 from tests.support import Api, Database, complete_record
-from tests.transfer.conftest import RunCommand
 
 CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 TEXTS = st.text(st.sampled_from("=+-@;,'\"\t\n a\u00e4") | CHARACTERS, min_size=1, max_size=12)

@@ -22,9 +22,9 @@ from registry.http.followers import FOLLOWERS
 from registry.program import StartError
 from registry.settings import Settings
 from registry.storage.mongo.positions import Positions
+from tests.commands.conftest import RunCommand
 from tests.conftest import Grant, Serve
 from tests.support import Api
-from tests.transfer.conftest import RunCommand
 from tests.waiting import eventually
 
 SECRET = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"

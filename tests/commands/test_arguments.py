@@ -11,7 +11,7 @@ from registry.settings import Settings
 
 Read = Callable[..., Settings]
 
-FLEET = Path(__file__).parents[1] / "docs" / "fleet.toml"
+FLEET = Path(__file__).parents[2] / "docs" / "fleet.toml"
 
 
 @pytest.fixture

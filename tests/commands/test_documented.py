@@ -11,8 +11,8 @@ import pytest
 
 from registry.resources.types_file import read_types
 from registry.settings import Settings
+from tests.commands.conftest import RunCommand
 from tests.conftest import Serve
-from tests.transfer.conftest import RunCommand
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "import-export.md").read_text()

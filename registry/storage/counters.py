@@ -116,7 +116,7 @@ class NewIds:
 
     known: the last id of each type after the transaction before, None if it has failed. While no
     other process creates resources, they need not be read: the update of the counters checks them.
-    The methods raise PyMongoError.
+    `load` and `store` block and raise PyMongoError.
     """
 
     def __init__(self, transaction: Transaction, known: Mapping[str, int] | None) -> None:
@@ -126,7 +126,7 @@ class NewIds:
         self._last: dict[str, int] = {}
         self._savepoint: dict[str, int] = {}
 
-    async def load(self, *, holds: bool) -> None:
+    def load(self, *, holds: bool) -> None:
         """Learn the last id of each type.
 
         holds: whether to hold the counters from now on, for a transaction that takes long: it would
@@ -135,9 +135,9 @@ class NewIds:
         if holds:
             # Changes nothing that is read; other transactions conflict with it.
             update = {"$currentDate": {"held": True}}
-            await self._update([{"q": {ID: {"$type": "string"}}, "u": update, "multi": True}])
+            self._update([{"q": {ID: {"$type": "string"}}, "u": update, "multi": True}])
         if self._known is None:
-            counters = await self._transaction.find(COUNTERS, {}, {LAST: True})
+            counters = self._transaction.find(COUNTERS, {}, {LAST: True})
             self._known = {counter[ID]: counter[LAST] for counter in counters if LAST in counter}
         self._stored, self._last = self._known, dict(self._known)
 
@@ -159,7 +159,7 @@ class NewIds:
         """Give back the ids since the savepoint, for the next request."""
         self._last = self._savepoint.copy()
 
-    async def store(
+    def store(
         self, created: Mapping[str, Collection[int]], removed: Mapping[str, Collection[int]]
     ) -> None:
         """Update the counters. created, removed: ids of resources by type, as they are stored.
@@ -175,13 +175,13 @@ class NewIds:
                 changes = increments(last, given, created.get(type_name, ()), gone)
                 statements.append({"q": query, "u": {"$inc": changes}})
         self._stored = self._last.copy()
-        if statements and await self._update(statements) < len(statements):
+        if statements and self._update(statements) < len(statements):
             raise CountersChanged(is_locked=False)
 
-    async def _update(self, statements: list[Statement]) -> int:
+    def _update(self, statements: list[Statement]) -> int:
         """Update counters; return how many were found. Raises CountersChanged."""
         try:
-            return await self._transaction.update(COUNTERS, statements)
+            return self._transaction.update(COUNTERS, statements)
         except OperationFailure as error:
             if error.has_error_label("TransientTransactionError"):
                 raise CountersChanged(is_locked=True) from error

@@ -403,14 +403,14 @@ async def test_a_merge_with_a_key_that_changes_nothing_shows_the_commit_and_no_r
     api: Api, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await merge(api, "person", ADA)
-    flush = UnitOfWork._store
+    commit = UnitOfWork._commit
 
     async def change_meanwhile(unit: UnitOfWork, *args: Any) -> None:
-        await flush(unit, *args)
         change = {"$set": {"first_name": "Augusta"}, "$inc": {"version": 1}}
         await database.persons.update_one({"_id": 1}, change)
+        await commit(unit, *args)
 
-    monkeypatch.setattr(UnitOfWork, "_store", change_meanwhile)
+    monkeypatch.setattr(UnitOfWork, "_commit", change_meanwhile)
     response = await merge(api, "person", ADA, MERGE | KEY, "?include=computers")
     assert response.status == 200
     assert "Idempotency-Replayed" not in response.headers

@@ -77,5 +77,4 @@ async def test_a_large_creation_succeeds_while_another_service_creates(serve: Se
         await apis[1].computer()
         others += 1
     assert (await large).status == 200
-    assert others > 1
     assert await apis[1].computer() == str(900 + others + 1)

@@ -49,16 +49,16 @@ class Gate:
         self.held = 0
         self._opened = asyncio.Event()
         self.open()
-        store = UnitOfWork._store
+        commit = UnitOfWork._commit
 
         async def hold(unit: UnitOfWork, requests: Sequence[WriteRequest], *args: Any) -> None:
             if any(request.writes[0].target.id != MISSING for request in requests):
                 self.held += 1
                 await self._opened.wait()
                 self.held -= 1
-            await store(unit, requests, *args)
+            await commit(unit, requests, *args)
 
-        monkeypatch.setattr(UnitOfWork, "_store", hold)
+        monkeypatch.setattr(UnitOfWork, "_commit", hold)
 
     def close(self) -> None:
         self._opened.clear()
@@ -323,13 +323,13 @@ async def test_a_write_that_has_begun_is_completed_when_its_client_leaves(
 async def test_the_requests_of_a_group_that_takes_too_long_run_alone(
     registry: Registry, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, seconds = UnitOfWork._store, transactions.SHARED_SECONDS
+    commit, seconds = UnitOfWork._commit, transactions.SHARED_SECONDS
 
-    async def store_late(unit: UnitOfWork, requests: Sequence[WriteRequest], *args: Any) -> None:
+    async def commit_late(unit: UnitOfWork, requests: Sequence[WriteRequest], *args: Any) -> None:
         await asyncio.sleep(seconds if len(requests) > 1 else 0)
-        await store(unit, requests, *args)
+        await commit(unit, requests, *args)
 
-    monkeypatch.setattr(UnitOfWork, "_store", store_late)
+    monkeypatch.setattr(UnitOfWork, "_commit", commit_late)
     await assert_written(database, await registry.write_group(serials(registry)))
 
 

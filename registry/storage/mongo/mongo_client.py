@@ -233,7 +233,6 @@ class SnapshotExpired(Exception):
 class SessionPool:
     """The idle sessions of one database; motor starts and ends each of them in a thread.
 
-    If they were causally consistent, each transaction would wait for the time of the one before.
     on_failure: called with the reason if the driver refuses sessions. It does so for ever on a
     connection that it has opened while MongoDB started, which `directConnection` makes possible.
     """

@@ -179,17 +179,15 @@ class GroupCommit:
         self, requests: Sequence[WriteRequest]
     ) -> tuple[list[Outcome], Timestamp | None]:
         """Apply requests; return the outcome of each, and the time of the commit."""
-        is_shared, rolls_back = not requests[0].is_alone, requests[0].rolls_back
+        first = requests[0]
         known, self._last_ids = self._last_ids, None  # until it is committed
-        transactions = self._transactions
-        async with transactions.begin(is_shared=is_shared, rolls_back=rolls_back) as transaction:
-            batch = requests[0]
-            if isinstance(batch, RowBatch):
-                unit: UnitOfWork = RowUnit(batch, transaction, self._graph, known)
+        async with self._transactions.begin(is_shared=not first.is_alone) as transaction:
+            if isinstance(first, RowBatch):
+                unit: UnitOfWork = RowUnit(first, transaction, self._graph, known)
             else:
                 unit = UnitOfWork(transaction, self._graph, known)
             outcomes = await unit.run(requests)
-        self._last_ids = known if rolls_back else unit.new_ids.last
+        self._last_ids = known if first.rolls_back else unit.last_ids
         return outcomes, transaction.committed_at
 
     def _settle(

@@ -10,7 +10,7 @@ from registry.jsonapi.changes import Linkage, Verb
 from registry.model.graph import Graph
 from registry.model.record import ID, LAST_WRITE, VERSION, Record, version_of
 from registry.model.resource_type import ResourceType
-from registry.offloading import in_chunks
+from registry.storage.counters import NewIds
 from registry.storage.mongo.transactions import Statement, Transaction
 from registry.storage.records import id_condition, projection, tracked_fields
 
@@ -22,6 +22,9 @@ RecordKey: TypeAlias = tuple[str, Hashable]
 
 Wanted: TypeAlias = dict[str, dict[str, set[int]]]
 """The records to load, by type: those that have one of these values of a field."""
+
+RESULTS = "idempotency_keys"
+"""The collection of the results of requests with a key, and their type in a RecordKey."""
 
 _ABSENT = object()
 
@@ -49,14 +52,18 @@ class IdentityMap(dict[RecordKey, Record | None]):
     """The records of all types, by type and id, also periods and results of idempotency keys.
 
     None stands for a record that is deleted. Records are replaced, by `put`, never modified, so
-    that a result keeps the state that its write has left. author: of the current request.
-    before_request: what it has changed, as that was before.
+    that a result keeps the state that its write has left. `load` and `store` block and raise
+    PyMongoError. last_ids: as of NewIds. author: of the current request. before_request: what it
+    has changed, as that was before.
     """
 
-    def __init__(self, transaction: Transaction, graph: Graph) -> None:
+    def __init__(
+        self, transaction: Transaction, graph: Graph, last_ids: Mapping[str, int] | None
+    ) -> None:
         super().__init__()
         self._transaction = transaction
         self._graph = graph
+        self.new_ids = NewIds(transaction, last_ids)
         self.before_request: dict[RecordKey, Record | None] = {}
         self.author: str | None = None
         self._foreign_keys = {
@@ -68,7 +75,7 @@ class IdentityMap(dict[RecordKey, Record | None]):
         self._stored: dict[RecordKey, Record] = {}
         self._changed: dict[RecordKey, None] = {}  # in the order in which they have to be written
 
-    async def load(self, wanted: Wanted, limit: int, *, follows_links: bool) -> str | None:
+    def load(self, wanted: Wanted, limit: int, *, follows_links: bool) -> str | None:
         """Load records; return a type of which more members are wanted than are loaded, if any.
 
         limit: of the records of each type besides those that are wanted by their ids.
@@ -77,7 +84,7 @@ class IdentityMap(dict[RecordKey, Record | None]):
         too_many = None
         # Targets come last where possible: the records that lead to them are then known.
         for resource in sorted(self._graph.writable, key=lambda resource: not resource.links):
-            records, is_complete = await self._find(resource, wanted.pop(resource.type, {}), limit)
+            records, is_complete = self._find(resource, wanted.pop(resource.type, {}), limit)
             too_many = too_many if is_complete else resource.type
             for link in resource.links if follows_links else ():
                 for record in records:
@@ -85,10 +92,10 @@ class IdentityMap(dict[RecordKey, Record | None]):
                         wanted[link.target][ID].add(target)
         for type_name, values in wanted.items():
             unknown = {id_ for id_ in values[ID] if not self.get((type_name, id_))}
-            await self._find(self._graph[type_name], {ID: unknown}, limit)
+            self._find(self._graph[type_name], {ID: unknown}, limit)
         return too_many
 
-    async def _find(
+    def _find(
         self, resource: ResourceType, values: Mapping[str, set[int]], limit: int
     ) -> tuple[list[Record], bool]:
         """Load and return records of a type, and whether these are all with such values."""
@@ -98,9 +105,8 @@ class IdentityMap(dict[RecordKey, Record | None]):
         query = {"$or": conditions} if len(conditions) > 1 else conditions[0]
         limit += len(values.get(ID, ()))
         fields = projection(tracked_fields(resource))
-        records = await self._transaction.find(resource.collection, query, fields, limit=limit)
-        async for some in in_chunks(records):
-            self.add(resource.type, some)
+        records = self._transaction.find(resource.collection, query, fields, limit=limit)
+        self.add(resource.type, records)
         return records, len(records) < limit
 
     def add(self, type_name: str, records: Iterable[Record]) -> None:
@@ -114,12 +120,14 @@ class IdentityMap(dict[RecordKey, Record | None]):
         """Begin a request of an author: `before_request` and `undo` refer to it from now on."""
         self.before_request = {}
         self.author = author
+        self.new_ids.savepoint()
 
     def undo(self) -> None:
         """Undo what was changed since the savepoint."""
         for key, record in self.before_request.items():
             self._set(key, record)
         self.before_request = {}
+        self.new_ids.undo()
 
     def put(self, key: RecordKey, record: Record | None) -> None:
         """Replace a record; None deletes it."""
@@ -175,8 +183,25 @@ class IdentityMap(dict[RecordKey, Record | None]):
         self._changed.clear()
         return changes
 
-    async def store(self, resource: ResourceType, changes: Sequence[RecordChange]) -> None:
-        """Store changes of records of a type. Raises WriteRejected."""
+    def store(self) -> None:
+        """Store what has changed, with the counters. Raises WriteRejected or CountersChanged."""
+        changes = self.take_changes()
+        created, removed = defaultdict[str, list[int]](list), defaultdict[str, list[int]](list)
+        for type_name, own in changes.items():
+            for change in own:
+                if change.before is None:
+                    created[type_name].append(change.id)
+                elif change.after is None:
+                    removed[type_name].append(change.id)
+        self.new_ids.store(created, removed)
+        for resource in self._graph.values():
+            if resource.type in changes:
+                self._store(resource, changes[resource.type])
+        if RESULTS in changes:
+            results = [change.after for change in changes[RESULTS] if change.after]
+            self._transaction.insert(RESULTS, results)
+
+    def _store(self, resource: ResourceType, changes: Sequence[RecordChange]) -> None:
         # In order, as a resource may get the unique value that another one had before.
         ordered = changes if resource.unique_attributes else sorted(changes, key=_command)
         for command, of_command in groupby(ordered, _command):
@@ -185,13 +210,12 @@ class IdentityMap(dict[RecordKey, Record | None]):
                 chunk = some[start : start + _MAX_STATEMENTS]
                 if command == "insert":
                     documents = [change.after for change in chunk if change.after]
-                    await self._transaction.insert(resource.collection, documents)
+                    self._transaction.insert(resource.collection, documents)
                 elif command == "delete":
                     query = {ID: id_condition([change.id for change in chunk])}
-                    await self._transaction.delete(resource.collection, query)
+                    self._transaction.delete(resource.collection, query)
                 else:
-                    updates = _updates(chunk, resource)
-                    await self._transaction.update(resource.collection, updates)
+                    self._transaction.update(resource.collection, _updates(chunk, resource))
 
     def _set(self, key: RecordKey, record: Record | None) -> None:
         type_name, id_ = key

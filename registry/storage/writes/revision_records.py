@@ -2,7 +2,7 @@
 
 import datetime
 from collections.abc import Iterable, Mapping
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 from registry.model.graph import Graph
@@ -19,31 +19,24 @@ from registry.model.revisions import (
     REVISION,
     UPDATED,
 )
-from registry.offloading import offload
-from registry.storage.counters import NewIds
 from registry.storage.records import is_same
 from registry.storage.writes.identity_map import IdentityMap
 
 
-async def add_revisions(records: IdentityMap, graph: Graph, new_ids: NewIds, time: str) -> None:
+def add_revisions(records: IdentityMap, graph: Graph, time: str) -> None:
     """Add a revision for each resource that a request has changed; its net effect counts.
 
     time: of the changes, as stored.
     """
-    add = partial(_add, records, graph, new_ids, datetime.datetime.fromisoformat(time))
-    await offload(add, size=len(records.before_request))
-
-
-def _add(records: IdentityMap, graph: Graph, new_ids: NewIds, at: datetime.datetime) -> None:
-    revisions = graph[REVISION]
-    keys = {link.target: link.foreign_key for link in revisions.links}
+    at = datetime.datetime.fromisoformat(time)
+    keys = {link.target: link.foreign_key for link in graph[REVISION].links}
     for (type_name, id_), stored in list(records.before_request.items()):
         if type_name not in keys:
             continue
         before, after = stored or {}, records.get((type_name, id_)) or {}
         if names := _differing(graph[type_name], before, after):
             revision: Record = {
-                ID: new_ids.take(REVISION),
+                ID: records.new_ids.take(REVISION),
                 AT: at,
                 ACTION: UPDATED if before and after else CREATED if after else DELETED,
                 BEFORE: _values(graph[type_name], names, before),

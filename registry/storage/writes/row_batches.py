@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from registry.jsonapi.changes import Change, Identifier, Linkage, Verb, Write
@@ -63,7 +64,7 @@ class _DryIds(NewIds):
         super().__init__(transaction, None)
         self._memory = memory
 
-    async def load(self, *, holds: bool) -> None:
+    def load(self, *, holds: bool) -> None:
         """Leave the counters to others."""
 
     def take(self, _: str) -> int:
@@ -95,16 +96,27 @@ class RowUnit(UnitOfWork):
         self.errors: dict[int, Sequence[RowError]] = {}
         self.effects = Counter[tuple[str, str]]()
         if batch.rolls_back:
-            self.new_ids = _DryIds(transaction, self._memory)
+            self._records.new_ids = _DryIds(transaction, self._memory)
 
     async def run(self, requests: Sequence[WriteRequest]) -> list[Outcome]:
         """Apply the rows, and store the result; return all results.
 
         Raises InvalidFile, or as UnitOfWork.
         """
+        await self._transaction.run(partial(self._load, requests))
+        if self._batch.rolls_back:
+            self._recall()
+        for index, row in enumerate(self._batch.rows):
+            if index % _ROWS_PER_TURN == 0:
+                await asyncio.sleep(0)
+            self._results += self._apply_row(index, row)
+        await self._commit(requests, [self._results])
+        return [self._results]
+
+    def _load(self, requests: Sequence[WriteRequest]) -> None:
         batch = self._batch
         mentions = [mention for row in batch.rows for mention in row.mentions]
-        matching = await self._matches.load(self._transaction, mentions)
+        matching = self._matches.load(self._transaction, mentions)
         batch.writes = [
             *(_needing(each.resource, each.stored("id"), each.loaded) for each in mentions),
             *(
@@ -114,15 +126,7 @@ class RowUnit(UnitOfWork):
             ),
         ]
         batch.changes_links = any(row.links for row in batch.rows)
-        await self._load(requests)
-        if batch.rolls_back:
-            self._recall(mentions)
-        for index, row in enumerate(batch.rows):
-            if index % _ROWS_PER_TURN == 0:
-                await asyncio.sleep(0)
-            self._results += await self._apply_row(index, row)
-        await self._store(requests, [self._results])
-        return [self._results]
+        super()._load(requests)
 
     def remember(self) -> None:
         """Remember what later batches depend on, when the transaction has ended."""
@@ -131,10 +135,10 @@ class RowUnit(UnitOfWork):
             if result.is_changed:
                 self._memory.add_record(result.write.resource.type, result.record)
 
-    def _recall(self, mentions: Sequence[Mention]) -> None:
+    def _recall(self) -> None:
         """Add the records that earlier rows of a dry run have changed."""
         memory, keys = self._memory, dict.fromkeys(self._records)
-        for mention in mentions:
+        for mention in (mention for row in self._batch.rows for mention in row.mentions):
             resource = mention.resource
             for names in {mention.key, *((name,) for name in resource.unique)} - {("id",)}:
                 values = values_of(mention, names)
@@ -146,17 +150,16 @@ class RowUnit(UnitOfWork):
             self._matches.add(self._graph[type_name], record)
             self._unique.update(self._graph[type_name], record)
 
-    async def _apply_row(self, index: int, row: Row) -> Sequence[WriteResult]:
+    def _apply_row(self, index: int, row: Row) -> Sequence[WriteResult]:
         """Apply a row, or nothing of it; return the results. Raises InvalidFile."""
         self._records.savepoint(self._batch.author)
-        self.new_ids.savepoint()
         self._set_unique.clear()  # by the rows before, each of other resources
         try:
             if index in self._batch.refused:
                 raise InvalidRow(self._batch.refused[index])
             writes = self._writes(index, row)
             results = self._apply_part(writes, {})
-            await self._add_history(changes_links=bool(row.links))
+            self._add_history(changes_links=bool(row.links))
         except InvalidFile:
             raise
         except InvalidRow as invalid:
@@ -167,7 +170,6 @@ class RowUnit(UnitOfWork):
             self._count(row, results)
             return results
         self._records.undo()
-        self.new_ids.undo()
         return ()
 
     def _count(self, row: Row, results: Sequence[WriteResult]) -> None:

@@ -51,9 +51,7 @@ class RowMatches:
         self._records, self._unique = records, unique
         self._ids: dict[Shape, dict[Values, set[int]]] = defaultdict(lambda: defaultdict(set))
 
-    async def load(
-        self, transaction: Transaction, mentions: Sequence[Mention]
-    ) -> Mapping[str, set[int]]:
+    def load(self, transaction: Transaction, mentions: Sequence[Mention]) -> Mapping[str, set[int]]:
         """Find the stored records with values; return the ids of those to load, by type."""
         wanted: dict[Shape, dict[Values, Mention]] = defaultdict(dict)
         for mention in mentions:
@@ -64,7 +62,7 @@ class RowMatches:
         for shape, sought in wanted.items():
             names, resource = shape[1], next(iter(sought.values())).resource
             stages, by_values = _stages(names, [*sought.values()]), self._ids[shape]
-            for group in await transaction.aggregate(stages, resource.collection):
+            for group in transaction.aggregate(stages, resource.collection):
                 values = tuple(
                     comparable(resource.readable[name], group[ID].get(name)) for name in names
                 )

@@ -58,7 +58,7 @@ class UniqueValues:
         self._ids: dict[tuple[str, str, Hashable], list[int]] = defaultdict(list)
         self._equal: dict[str, str] = {}
 
-    async def load(self, writes: Iterable[Write]) -> Mapping[str, Set[int]]:
+    def load(self, writes: Iterable[Write]) -> Mapping[str, Set[int]]:
         """Find the records with the values that writes set; return the ids to load, by type."""
         values: dict[tuple[ResourceType, str], dict[Any, None]] = defaultdict(dict)
         for write in writes:
@@ -68,17 +68,17 @@ class UniqueValues:
         for (resource, name), sought in values.items():
             attribute = resource.attributes[name]
             query, options = unique_find(name, attribute, list(sought))
-            found = await self._transaction.find(
+            found = self._transaction.find(
                 resource.collection, query, {ID: True, name: True}, **options
             )
             if attribute.kind.ignores_case:
-                await self._compare({*sought, *(record[name] for record in found)})
+                self._compare({*sought, *(record[name] for record in found)})
             for record in found:
                 self.update(resource, record)
                 ids[resource.type].add(record[ID])
         return ids
 
-    async def _compare(self, texts: Set[str]) -> None:
+    def _compare(self, texts: Set[str]) -> None:
         """Learn which texts the collation equates, if some have other letters than ASCII.
 
         It also equates decomposed, full-width and other forms of letters, unlike `lower`; but not
@@ -87,7 +87,7 @@ class UniqueValues:
         if all(text.isascii() for text in texts):
             return
         stages, options = equal_texts(sorted(texts))
-        for group in await self._transaction.aggregate(stages, **options):
+        for group in self._transaction.aggregate(stages, **options):
             first = min(group["texts"])
             self._equal.update(
                 dict.fromkeys(group["texts"], first.lower() if first.isascii() else first)
@@ -135,16 +135,16 @@ class UniqueValues:
         return None
 
 
-def rejection(outcome: Outcome, resource: ResourceType, rejected: WriteRejected) -> RequestError:
+def rejection(outcome: Outcome, rejected: WriteRejected) -> RequestError:
     """Return why MongoDB has rejected what a request with this outcome has stored."""
     error = rejected.error
     key = list(error.get("keyPattern", ())) if error["code"] == DUPLICATE_KEY else []
     for result in reversed(outcome if isinstance(outcome, list) else []):
-        write = result.write
+        write, resource = result.write, result.write.resource
+        is_rejected = (resource.collection, result.record[ID]) == (rejected.collection, rejected.id)
         # Another service may have created the index.
-        is_rejected = write.resource is resource and result.record[ID] == rejected.id
         if is_rejected and len(key) == 1 and key[0] in write.change.attributes:
             pointer = write.position / "attributes" / key[0]
             return ValueTaken(resource.type, key[0], pointer, None)
-    _log.error("MongoDB rejects %s/%s: %s", resource.collection, rejected.id, error.get("errmsg"))
+    _log.error("MongoDB rejects %s/%s: %s", rejected.collection, rejected.id, error.get("errmsg"))
     return RecordRefused() if error["code"] == VALIDATION_FAILURE else Unavailable()

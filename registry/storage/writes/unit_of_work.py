@@ -20,8 +20,7 @@ from registry.model.graph import Graph
 from registry.model.implicit_attributes import current_time, updated
 from registry.model.record import ID, Record, version_of
 from registry.model.resource_type import ResourceType
-from registry.offloading import offload
-from registry.storage.counters import NewIds
+from registry.offloading import MAX_INLINE_OBJECTS
 from registry.storage.mongo.transactions import Transaction, TransactionConflict, WriteRejected
 from registry.storage.records import (
     changed_fields,
@@ -29,12 +28,11 @@ from registry.storage.records import (
     is_same,
     new_record,
 )
-from registry.storage.writes.identity_map import IdentityMap, RecordKey, Wanted
+from registry.storage.writes.identity_map import RESULTS, IdentityMap, RecordKey, Wanted
 from registry.storage.writes.link_periods import add_periods
 from registry.storage.writes.revision_records import add_revisions
 from registry.storage.writes.unique_values import UniqueValues, completed, rejection
 from registry.storage.writes.write_requests import (
-    RESULTS,
     Outcome,
     WriteRequest,
     WriteResult,
@@ -66,7 +64,10 @@ class UnitOfWork:
     gets its next version when its attributes or its relationships change, even those stored on the
     other side, so that concurrent requests to link to it and to delete it conflict; a request that
     changes nothing stores nothing. For a request whose idempotency key has a result, it returns
-    that result. The methods raise PyMongoError or TransactionConflict.
+    that result.
+
+    What loads and stores blocks, and runs in a thread of the transaction. So does a request that is
+    alone: it may be large, and may have to store a part of its writes before the others.
 
     last_ids: those after the transaction before, if they are known.
     """
@@ -76,8 +77,7 @@ class UnitOfWork:
     ) -> None:
         self._transaction = transaction
         self._graph = graph
-        self._records = IdentityMap(transaction, graph)
-        self.new_ids = NewIds(transaction, last_ids)
+        self._records = IdentityMap(transaction, graph, last_ids)
         self._set_unique = set[RecordKey]()  # whose unique attributes are changed, but not stored
         self._is_alone = self._is_part = False  # for a request that is, of a deletion
         self._has_authors = False  # several, whose changes of a record must be told apart
@@ -89,56 +89,67 @@ class UnitOfWork:
         """Who has the values of unique attributes, for types that have some."""
         return UniqueValues(self._transaction, self._records)
 
+    @property
+    def last_ids(self) -> Mapping[str, int] | None:
+        """The last id of each type after this transaction, None if it is not known."""
+        return self._records.new_ids.last
+
     async def run(self, requests: Sequence[WriteRequest]) -> list[Outcome]:
-        """Apply requests, and store what they change; return the outcome of each, without a time.
+        """Apply requests, and commit what they change; return the outcome of each, without a time.
 
         Several are not alone, and a single one may be. Raises ResultTooLarge or the error of a
-        request that is alone, of which something may be stored by then; of a single request also
-        ValueTaken for a value that only the index does not tell apart from another.
+        request that is alone; of a single request also ValueTaken for a value that only the index
+        does not tell apart from another. Also raises PyMongoError and TransactionConflict.
         """
         self._is_alone = requests[0].is_alone
         self._has_authors = len({request.author for request in requests}) > 1
-        await self._load(requests)
-        outcomes = [await self._apply(request) for request in requests]
-        if self._is_alone and isinstance(outcomes[0], RequestError):
-            raise outcomes[0]
-        await self._store(requests, outcomes)
+        await self._transaction.run(partial(self._load, requests))
+        apply = partial(self._apply_each, requests)
+        if self._is_alone or len(self._records) > MAX_INLINE_OBJECTS:
+            outcomes = await self._transaction.run(apply)
+        else:
+            outcomes = apply()
+        await self._commit(requests, outcomes)
         if self._is_part:
             requests[0].is_begun = True
             return [None]
         return outcomes
 
-    async def _load(self, requests: Sequence[WriteRequest]) -> None:
+    async def _commit(self, requests: Sequence[WriteRequest], outcomes: Sequence[Outcome]) -> None:
+        """Store what is changed, and commit it, but for a dry run."""
+        store = partial(self._store, requests, outcomes)
+        await self._transaction.run(store, commits=not requests[0].rolls_back)
+
+    def _load(self, requests: Sequence[WriteRequest]) -> None:
         """Load the resources, the targets of their linkages, and members that may be removed.
 
         Also load the former targets of links: their versions change, and histories copy their
         attributes. Raises TransactionConflict if one of several requests may remove too many.
         """
         if keys := [request.key.id for request in requests if request.key]:
-            found = await self._transaction.find(RESULTS, {ID: {"$in": keys}})
-            self._records.add(RESULTS, found)
+            self._records.add(RESULTS, self._transaction.find(RESULTS, {ID: {"$in": keys}}))
         wanted: Wanted = defaultdict(partial(defaultdict, set))
         writes = [write for request in requests for write in request.writes]
         for write in writes:
             _add_wanted(wanted, write)
         if any(write.sets_unique for write in writes):
-            await self._load_unique(writes, wanted)
+            self._load_unique(writes, wanted)
         in_parts = self._is_alone and _is_divisible(requests[0])
         changes_links = any(request.changes_links for request in requests)
         creates = self._graph.revisions or any(write.verb is Verb.ADD for write in writes)
         if changes_links or creates:
-            await self.new_ids.load(holds=self._is_alone and not in_parts)
+            self._records.new_ids.load(holds=self._is_alone and not in_parts)
         limit = _MAX_MEMBERS_ALONE if self._is_alone else _MAX_MEMBERS
         if in_parts:
             limit = _MAX_PART
-        too_many = await self._records.load(wanted, limit, follows_links=changes_links)
+        too_many = self._records.load(wanted, limit, follows_links=changes_links)
         self._is_part = in_parts and too_many is not None
         if too_many and not in_parts:
             raise TooManyRelated(too_many, limit) if self._is_alone else TransactionConflict
 
-    async def _load_unique(self, writes: Iterable[Write], wanted: Wanted) -> None:
+    def _load_unique(self, writes: Iterable[Write], wanted: Wanted) -> None:
         """Want the records with the unique values that writes set."""
-        for type_name, ids in (await self._unique.load(writes)).items():
+        for type_name, ids in self._unique.load(writes).items():
             wanted[type_name][ID].update(ids)
         for write in writes:
             for linkage in write.change.linkages if write.merges else ():
@@ -146,7 +157,14 @@ class UnitOfWork:
                     members = wanted[linkage.relationship.target][linkage.relationship.foreign_key]
                     members.update(wanted[write.resource.type][ID])
 
-    async def _apply(self, request: WriteRequest) -> Outcome:
+    def _apply_each(self, requests: Iterable[WriteRequest]) -> list[Outcome]:
+        """Apply requests in order; return the outcome of each. Raises the one of one alone."""
+        outcomes = [self._apply(request) for request in requests]
+        if self._is_alone and isinstance(outcomes[0], RequestError):
+            raise outcomes[0]
+        return outcomes
+
+    def _apply(self, request: WriteRequest) -> Outcome:
         """Apply the writes of a request in order; return the result of each, without a time.
 
         Returns an error: IdempotencyKeyReused, PreconditionFailed, or all errors of the request
@@ -154,12 +172,11 @@ class UnitOfWork:
         does not exist; or None if it cannot follow the requests before. Then nothing is applied.
         """
         self._records.savepoint(request.author)
-        self.new_ids.savepoint()
         outcome: Outcome = None
         try:
             if request.key and (stored := self._records.get(request.key.record)):
                 return replayed(request.key, stored, request.writes)
-            results = await self._apply_all(request)
+            results = self._apply_all(request)
             if not (self._has_authors and self._has_other_author(request)):
                 if request.key:
                     self._records.put(request.key.record, new_result(request.key, results))
@@ -169,7 +186,6 @@ class UnitOfWork:
         except RequestError as error:
             outcome = error
         self._records.undo()
-        self.new_ids.undo()
         return outcome
 
     def _has_other_author(self, request: WriteRequest) -> bool:
@@ -183,7 +199,7 @@ class UnitOfWork:
         self._authors.update(dict.fromkeys(changed, author))
         return False
 
-    async def _apply_all(self, request: WriteRequest) -> list[WriteResult]:
+    def _apply_all(self, request: WriteRequest) -> list[WriteResult]:
         """Apply the writes of a request; raises what `_apply` returns.
 
         Raises _RunsAlone if a part of the writes has to be stored before the others.
@@ -195,19 +211,18 @@ class UnitOfWork:
             if results:
                 if not self._is_alone:
                     raise _RunsAlone
-                await self._store([request], [results])
+                self._store([request], [results])
                 self._set_unique.clear()
-            size = max(request.size, len(self._records) if request.changes_links else 0)
-            results += await offload(partial(self._apply_part, rest, ids), size=size)
-        await self._add_history(changes_links=request.changes_links)
+            results += self._apply_part(rest, ids)
+        self._add_history(changes_links=request.changes_links)
         return results
 
-    async def _add_history(self, *, changes_links: bool) -> None:
+    def _add_history(self, *, changes_links: bool) -> None:
         """Add the periods and revisions of what the current request has changed."""
         if changes_links:
-            await add_periods(self._records, self._graph, self.new_ids, self._time)
+            add_periods(self._records, self._graph, self._time)
         if self._graph.revisions:
-            await add_revisions(self._records, self._graph, self.new_ids, self._time)
+            add_revisions(self._records, self._graph, self._time)
 
     def _apply_part(self, writes: Sequence[Write], ids: dict[int, int]) -> list[WriteResult]:
         """Apply writes, and go on after one that is refused, so that all errors are reported.
@@ -240,7 +255,7 @@ class UnitOfWork:
             if matching is not None:
                 return replace(sent, verb=Verb.UPDATE), matching
             write = completed(sent, errors)
-        return write, self.new_ids.take(type_name)
+        return write, self._records.new_ids.take(type_name)
 
     def _changes_unique(self, key: RecordKey, write: Write) -> bool:
         """Whether a write deletes a record, or changes one of its unique attributes."""
@@ -348,34 +363,17 @@ class UnitOfWork:
         else:
             self._records.put((resource.type, id_), None)
 
-    async def _store(self, requests: Sequence[WriteRequest], outcomes: Sequence[Outcome]) -> None:
+    def _store(self, requests: Sequence[WriteRequest], outcomes: Sequence[Outcome]) -> None:
         """Store what requests with these outcomes have changed. Raises what `run` does."""
-        changes = self._records.take_changes()
-        results = [change.after for change in changes.pop(RESULTS, ()) if change.after]
-        await self.new_ids.store(
-            {
-                name: [each.id for each in own if each.before is None]
-                for name, own in changes.items()
-            },
-            {
-                name: [each.id for each in own if each.after is None]
-                for name, own in changes.items()
-            },
-        )
         is_shared = len(requests) > 1
-        for resource in self._graph.values():
-            if resource.type in changes:
-                try:
-                    await self._records.store(resource, changes[resource.type])
-                except WriteRejected as rejected:
-                    if is_shared:
-                        raise
-                    raise rejection(outcomes[0], resource, rejected) from None
-        if results:
-            try:
-                await self._transaction.insert(RESULTS, results)
-            except DocumentTooLarge as error:
-                raise (TransactionConflict if is_shared else ResultTooLarge) from error
+        try:
+            self._records.store()
+        except WriteRejected as rejected:
+            if is_shared:
+                raise
+            raise rejection(outcomes[0], rejected) from None
+        except DocumentTooLarge as error:  # the results of one request
+            raise (TransactionConflict if is_shared else ResultTooLarge) from error
 
 
 def _is_divisible(request: WriteRequest) -> bool:

@@ -20,7 +20,7 @@ from registry.jsonapi.error_types import IdempotencyKeyReused
 from registry.model.record import ID, Record
 from registry.storage.mongo.mongo_client import Database
 from registry.storage.records import visible_fields
-from registry.storage.writes.identity_map import RecordKey
+from registry.storage.writes.identity_map import RESULTS, RecordKey
 
 _MAX_SMALL = 100
 """Resources that a small request names. A larger one runs alone, as it would delay its group."""
@@ -31,9 +31,6 @@ _RETENTION = timedelta(hours=24)
 _MERGED = "merged"
 """The field that only results of additions which became updates have: whether the resource was
 changed."""
-
-RESULTS = "idempotency_keys"
-"""The collection of the results of requests with a key, and their type in a RecordKey."""
 
 
 @dataclass(slots=True)

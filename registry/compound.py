@@ -17,12 +17,12 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from itertools import chain, islice
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from registry.jsonapi.documents import PLAIN, Compound, Part
+from registry.jsonapi.documents import PLAIN, Compound, Part, Relationships
 from registry.jsonapi.query import Include, IncludePath, Query
 from registry.model.graph import Graph
-from registry.model.record import ID, CountsById, FirstPage, LinkedIds, Record, StreamedIds, ids_in
+from registry.model.record import ID, FirstPage, LinkedIds, Record, StreamedIds, ids_in
 from registry.model.resource_type import Relationship, ResourceType
 from registry.storage import Snapshot, TooManyMembers
 
@@ -138,10 +138,9 @@ _Ids: TypeAlias = set[int] | IdBitset
 class CompoundStream:
     """Reads the parts of one compound document.
 
-    start: the path that leads to the primary resources. linkage: of the resources that were read,
-    by type, relationship and id; only of the last part if `is_kept` is false. is_kept: whether the
-    document fits into memory so far. The methods raise Unavailable if the database does not
-    respond, or no longer has the snapshot.
+    start: the path that leads to the primary resources. is_kept: whether the document fits into
+    memory so far. The methods raise Unavailable if the database does not respond, or no longer has
+    the snapshot.
     """
 
     def __init__(
@@ -169,15 +168,16 @@ class CompoundStream:
         self._size = 0  # of what is kept
         self._chunk = self._part_size = capacity.chunk
         self.is_kept = True
-        self.linkage: dict[str, dict[str, dict[int, LinkedIds]]] = _no_linkage()
+        self._forget_relationships()
 
     async def primary(self, chunks: AsyncIterable[Sequence[Record]]) -> AsyncGenerator[Part]:
         """Yield the primary resources. chunks: of records."""
         resource_type = self._path_ends[self._start].type
         async for records in chunks:
             if not self._query.include:
-                counts = await self._counts(resource_type, records)
-                yield Part(resource_type, records, {}, counts)
+                self._forget_relationships()
+                await self._count(resource_type, records)
+                yield Part(resource_type, records, self._relationships)
                 continue
             self._keep(resource_type, records)
             end, rest = self._path_ends[self._start], records
@@ -217,24 +217,21 @@ class CompoundStream:
         The same as reading `primary` and `included`, in less time.
         """
         included: dict[str, list[Record]] = defaultdict(list)
-        counts: dict[str, dict[str, dict[int, int]]] = defaultdict(lambda: defaultdict(dict))
         self._keep(self._path_ends[self._start].type, records)
         for path, end in self._path_ends.items():
             if path == self._start:
                 while records and self.is_kept:
-                    part, records = await self._next_part(end, records)
-                    _add_counts(part, counts)
+                    _, records = await self._next_part(end, records)
             for ids in self._linked_chunks(path, end):
                 rest: Sequence[Record] = await self._read(end.type, ids)
                 while rest and self.is_kept:
                     part, rest = await self._next_part(end, rest)
                     if part:
                         included[end.type.type] += part.records
-                        _add_counts(part, counts)
             if not self.is_kept:
                 return None
         shown = None if self._query.include is None else included
-        return Compound(self.linkage, shown, counts)
+        return Compound(self._relationships, shown)
 
     def _linked_chunks(self, path: IncludePath, end: PathEnd) -> Iterator[list[int]]:
         """Yield the ids that a path leads to and that are needed, in chunks."""
@@ -255,7 +252,7 @@ class CompoundStream:
         None instead of the part if all its resources are in the document already.
         """
         if not self.is_kept:
-            self.linkage = _no_linkage()
+            self._forget_relationships()
         while not await self._link(end, some := records[: self._part_size]):
             pass  # until the part is small enough
         rest = records[len(some) :]
@@ -265,16 +262,15 @@ class CompoundStream:
             await self._read_streamed(end, some)
             return None, rest
         shown.update([record[ID] for record in new])
-        return Part(end.type, new, self.linkage, await self._counts(end.type, new)), rest
+        await self._count(end.type, new)
+        return Part(end.type, new, self._relationships), rest
 
-    async def _counts(self, resource_type: ResourceType, records: Sequence[Record]) -> CountsById:
-        """Return the numbers of members that resources show."""
+    async def _count(self, resource_type: ResourceType, records: Sequence[Record]) -> None:
+        """Add the numbers of members that resources show."""
         ids = [record[ID] for record in records]
-        shown = {
-            name: await self._snapshot.count_members(resource_type.relationships[name], ids)
-            for name in self._query.counts.get(resource_type.type, ())
-        }
-        return {resource_type.type: shown} if shown else {}
+        for name in self._query.counts.get(resource_type.type, ()):
+            counts = await self._snapshot.count_members(resource_type.relationships[name], ids)
+            self._counts[resource_type.type][name] |= {**dict.fromkeys(ids, 0), **counts}
 
     async def _link(self, end: PathEnd, records: Sequence[Record]) -> bool:
         """Add the linkage of resources; return whether it fits into one part.
@@ -283,7 +279,7 @@ class CompoundStream:
         """
         type_name = end.type.type
         for name, size in self._followed.get(type_name, {}).items():
-            relationship, links = end.type.relationships[name], self.linkage[type_name][name]
+            relationship, links = end.type.relationships[name], self._linkage[type_name][name]
             path = (*end.path, name)
             if new := [record for record in records if record[ID] not in links]:
                 try:
@@ -352,7 +348,7 @@ class CompoundStream:
     async def _read_streamed(self, end: PathEnd, records: Sequence[Record]) -> None:
         """Read the ids that resources link to which are not shown again."""
         for name in end.include:
-            links = self.linkage[end.type.type][name]
+            links = self._linkage[end.type.type][name]
             for linked in [links[record[ID]] for record in records]:
                 if isinstance(linked, StreamedIds):
                     async for _ in linked.chunks:
@@ -377,6 +373,15 @@ class CompoundStream:
             if self._limit is not None and self._size > self._limit:
                 self._forget()
 
+    @property
+    def _relationships(self) -> Relationships:
+        return Relationships(self._linkage, self._counts)
+
+    def _forget_relationships(self) -> None:
+        """Keep only the relationships of the next part; all of them while `is_kept`."""
+        self._linkage: dict[str, dict[str, dict[int, LinkedIds]]] = _by_name()
+        self._counts: dict[str, dict[str, dict[int, int]]] = _by_name()
+
     def _forget(self) -> None:
         """Keep only ids from now on."""
         if self.is_kept:
@@ -386,16 +391,10 @@ class CompoundStream:
             self._shown = defaultdict(IdBitset, _bitsets(self._shown))
 
 
-def _add_counts(part: Part | None, counts: dict[str, dict[str, dict[int, int]]]) -> None:
-    """Add the counts of a part."""
-    for type_name, shown in part.counts.items() if part else ():
-        for name, by_id in shown.items():
-            counts[type_name][name] |= by_id
-
-
 def _bitsets(sets: Mapping[_Name, _Ids]) -> Iterator[tuple[_Name, IdBitset]]:
     return ((name, IdBitset(ids)) for name, ids in sets.items())
 
 
-def _no_linkage() -> dict[str, dict[str, dict[int, LinkedIds]]]:
+def _by_name() -> dict[str, dict[str, dict[int, Any]]]:
+    """Return mappings by type, relationship and id that are made when they are needed."""
     return defaultdict(lambda: defaultdict(dict))

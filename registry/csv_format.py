@@ -180,13 +180,13 @@ class CsvTable:
             if resource.read_only:
                 keys = [record.get(link.foreign_key) for record in records]
             else:  # the keys of others may lead nowhere
-                linkage = compound.linkage[resource.type][link.name]
+                linkage = compound.relationships.linkage[resource.type][link.name]
                 keys = [linkage[key] for key in keys]
         if column.field == "id":
             return ["" if key is None else str(key) for key in keys]
         if column.field in self._graph[column.type].relationships:
-            counts = compound.counts.get(column.type, {}).get(column.field, {})
-            return [str(counts[key]) if key in counts else "" for key in keys]
+            counts = compound.relationships.counts[column.type][column.field]
+            return [str(counts.get(key, "")) for key in keys]
         values = [shown[key].get(column.field) if key in shown else None for key in keys]
         if dict in map(type, values):
             return [escaped(orjson.dumps(value).decode()) for value in values]

@@ -10,14 +10,15 @@ from collections.abc import (
     AsyncIterable,
     Collection,
     Iterable,
+    Iterator,
     Mapping,
     Sequence,
 )
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import orjson
 from orjson import Fragment
@@ -30,7 +31,6 @@ from registry.jsonapi.visible_revisions import visible_values
 from registry.model.fieldset import fieldset
 from registry.model.graph import Graph
 from registry.model.record import (
-    CountsById,
     FirstPage,
     LinkedIds,
     Record,
@@ -42,13 +42,8 @@ from registry.model.revisions import subject_of
 from registry.offloading import offload, pause
 from registry.protocol import RESULTS
 
-LinkageById: TypeAlias = "Mapping[str, Mapping[str, Mapping[int, LinkedIds]]]"
-"""Type -> relationship name -> id of a resource -> the ids it is linked to."""
-
 _NOT_SHOWN: LinkedIds = []
 """Stands for the linkage of a resource whose relationship is not shown."""
-
-_NO_COUNTS: CountsById = {}
 
 JSONAPI = {"version": "1.0"}
 
@@ -67,17 +62,25 @@ class Effect(StrEnum):
     UNCHANGED = "unchanged"
 
 
-@dataclass(frozen=True, slots=True)
-class Compound:
-    """The relationships and the included resources of a document.
+class Relationships(NamedTuple):
+    """What resources show of their relationships, by type, name and id of the resource.
 
-    linkage: the relationships to show of primary and of included resources. included: records by
-    type; None if the request does not have `include`. counts: those to show.
+    linkage: the ids that it is linked to. counts: how many members it has.
     """
 
-    linkage: LinkageById
+    linkage: Mapping[str, Mapping[str, Mapping[int, LinkedIds]]] = {}
+    counts: Mapping[str, Mapping[str, Mapping[int, int]]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Compound:
+    """The relationships of all resources of a document, and the included ones.
+
+    included: records by type; None if the request does not have `include`.
+    """
+
+    relationships: Relationships
     included: Mapping[str, Sequence[Record]] | None
-    counts: CountsById = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -85,22 +88,21 @@ class Compound:
         return sum(map(len, self.included.values())) if self.included else 0
 
 
-PLAIN = Compound({}, None)
+PLAIN = Compound(Relationships(), None)
 """Neither relationships nor included resources."""
 
 
 class Part(NamedTuple):
-    """Resources of one type, with the relationships to show of them, and the counts."""
+    """Resources of one type, with the relationships to show of them."""
 
     resource: ResourceType
     records: Sequence[Record]
-    linkage: LinkageById
-    counts: CountsById = _NO_COUNTS
+    relationships: Relationships
 
     @property
     def size(self) -> int:
         """The number of resources and of the identifiers in their linkage."""
-        linkage = self.linkage.get(self.resource.type, {})
+        linkage = self.relationships.linkage.get(self.resource.type, {})
         linked = chain.from_iterable(by_id.values() for by_id in linkage.values())
         return len(self.records) + sum(len(ids) for ids in linked if isinstance(ids, list))
 
@@ -109,7 +111,7 @@ class Part(NamedTuple):
         """The linkage that is read while it is encoded, of a part with a single resource."""
         if len(self.records) > 1:
             return []
-        linkage = self.linkage.get(self.resource.type, {})
+        linkage = self.relationships.linkage.get(self.resource.type, {})
         linked = [by_id.get(record["_id"]) for record in self.records for by_id in linkage.values()]
         return [ids for ids in linked if isinstance(ids, StreamedIds)]
 
@@ -140,9 +142,7 @@ def encode_document(
         members = [
             text
             for name, records in compound.included.items()
-            for text in resource_objects(
-                graph[name], records, compound.linkage, query, compound.counts
-            )
+            for text in resource_objects(graph[name], records, compound.relationships, query)
         ]
         included = {"included": Fragment(array(members))}
     return orjson.dumps(
@@ -226,8 +226,7 @@ async def _pieces(part: Part, query: Query, prefix: bytes) -> AsyncGenerator[byt
     """Yield the resource objects of a part, after a prefix."""
 
     def encode() -> str:
-        resource, records, linkage, counts = part
-        return ",".join(resource_objects(resource, records, linkage, query, counts))
+        return ",".join(resource_objects(*part, query))
 
     await pause()
     text = await offload(encode, size=part.size, limit=LARGE_PART)
@@ -280,16 +279,15 @@ def relationship_links(resource: ResourceType, identifier: int | str, name: str)
 def resource_objects(
     resource: ResourceType,
     records: Sequence[Record],
-    linkage_by_id: LinkageById,
+    relationships: Relationships,
     query: Query,
-    counts_by_id: CountsById = _NO_COUNTS,
 ) -> list[str]:
     """Return the resource objects of records (JSON:API 1.0, Resource Objects).
 
-    A resource shows only the relationships for which `linkage_by_id` or `counts_by_id` has an entry
-    with its id. The periods of a history show the ends of their link, also if these are deleted.
+    A resource shows only the relationships for which there is an entry with its id. The periods of
+    a history show the ends of their link, also if these are deleted.
     """
-    linked = linkage_by_id.get(resource.type, {})
+    linked = relationships.linkage.get(resource.type, {})
     shown_links: list[list[str]] = []
     if resource.subject:
         shown_names = query.fields.get(resource.type, {resource.subject})
@@ -300,11 +298,11 @@ def resource_objects(
         names = {*query.fields.get(resource.type, resource.relationships), *linked}
         linked = {**linked, **_own_linkage(resource, records, names)}
     visible = visible_values(resource, records, query)
-    shown = fieldset(resource, query.attributes(resource)).dump_all(visible)
-    texts = [orjson.dumps(attributes).decode() for attributes in shown]
+    dumped = fieldset(resource, query.attributes(resource)).dump_all(visible)
+    texts = [orjson.dumps(attributes).decode() for attributes in dumped]
     start = f'{{"type":"{resource.type}","id":"'
     end = f'"links":{{"self":"{path_of(resource)}/'
-    counted = counts_by_id.get(resource.type, {})
+    counted = relationships.counts.get(resource.type, {})
     ids = [record["_id"] for record in records]
     shown_links += [
         _relationships(resource, name, linked.get(name, {}), counted.get(name, {}), ids)
@@ -319,10 +317,10 @@ def resource_objects(
         shown_links[0] if len(shown_links) == 1 else map(_joined, zip(*shown_links, strict=True))
     )
     return [
-        f'{start}{id_}","attributes":{text},"relationships":{{{relationships}}},{end}{id_}"}}}}'
-        if relationships
+        f'{start}{id_}","attributes":{text},"relationships":{{{shown}}},{end}{id_}"}}}}'
+        if shown
         else f'{start}{id_}","attributes":{text},{end}{id_}"}}}}'
-        for id_, text, relationships in zip(ids, texts, members, strict=True)
+        for id_, text, shown in zip(ids, texts, members, strict=True)
     ]
 
 
@@ -379,12 +377,7 @@ def _relationships(
     relationship = resource.relationships[name]
     target, path = relationship.target, path_of(resource)
     if relationship.to_many:
-        return [
-            ""
-            if (to := linked.get(id_, _NOT_SHOWN)) is _NOT_SHOWN and id_ not in counted
-            else _to_many(relationship, f"{path}/{id_}", to, counted.get(id_))
-            for id_ in ids
-        ]
+        return [*_to_many(relationship, path, linked, counted, ids)]
     start, self_link = f'"{name}":{{"data":', f',"links":{{"self":"{path}/'
     identifier, null = f'{start}{{"type":"{target}","id":"', f"{start}null{self_link}"
     self_link = f'"}}{self_link}'
@@ -399,26 +392,33 @@ def _relationships(
     ]
 
 
-def _to_many(relationship: Relationship, path: str, linked: LinkedIds, count: int | None) -> str:
-    """Return a to-many relationship as a member of the resource at a path."""
-    members = f'"links":{_links(relationship, path, linked)}'
-    if linked is not _NOT_SHOWN:
-        members = f'"data":{linkage(relationship.target, linked)},{members}'
-    if count is not None:
-        members = f'{members},"meta":{{"count":{count}}}'
-    return f'"{relationship.name}":{{{members}}}'
+def _to_many(
+    relationship: Relationship,
+    path: str,
+    linked: Mapping[int, LinkedIds],
+    counted: Mapping[int, int],
+    ids: Sequence[int],
+) -> Iterator[str]:
+    """Yield a to-many relationship as a member of each resource. path: of the collection."""
+    name = relationship.name
+    start, end = f'{{"self":"{path}/', f'/{name}"}}'
+    related = f'/relationships/{name}","related":"{path}/'
+    for id_ in ids:
+        to, count = linked.get(id_, _NOT_SHOWN), counted.get(id_)
+        if to is _NOT_SHOWN and count is None:
+            yield ""
+            continue
+        links = f"{start}{id_}{related}{id_}{end}"
+        if isinstance(to, FirstPage):
+            links = _links_of_pages(relationship, to, orjson.loads(links))
+        data = "" if to is _NOT_SHOWN else f'"data":{linkage(relationship.target, to)},'
+        meta = "" if count is None else f',"meta":{{"count":{count}}}'
+        yield f'"{name}":{{{data}"links":{links}{meta}}}'
 
 
-def _links(relationship: Relationship, path: str, linked: LinkedIds) -> str:
-    """Return the links of a to-many relationship, with those of pages if the linkage is a page.
-
-    path: of the resource that has the relationship.
-    """
-    own, related = f"{path}/relationships/{relationship.name}", f"{path}/{relationship.name}"
-    if not isinstance(linked, FirstPage):
-        return f'{{"self":"{own}","related":"{related}"}}'
-    page = CursorPage(linked.size, Cursors(relationship.target, BY_ID))
-    first, last = ((linked.ids[0],), (linked.ids[-1],)) if linked.ids else (None, None)
-    window = Window((), linked.more, first, last)
-    links = {"self": own, "related": related, **page_links(page, window, own)}
-    return orjson.dumps(links).decode()
+def _links_of_pages(relationship: Relationship, shown: FirstPage, links: Mapping[str, str]) -> str:
+    """Return the links of a relationship of which a page is shown: its own, and those of pages."""
+    page = CursorPage(shown.size, Cursors(relationship.target, BY_ID))
+    first, last = ((shown.ids[0],), (shown.ids[-1],)) if shown.ids else (None, None)
+    window = Window((), shown.more, first, last)
+    return orjson.dumps({**links, **page_links(page, window, links["self"])}).decode()

@@ -1,6 +1,6 @@
 """What a query string asks for (JSON:API 1.0, Fetching Data)."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -43,7 +43,7 @@ class Query:
     fields: Mapping[str, Set[str]] = field(default_factory=dict)
     include: "Include | None" = None
     include_sizes: Mapping[IncludePath, int] = field(default_factory=dict)
-    counts: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    counts: Mapping[str, Iterable[str]] = field(default_factory=dict)
     order: Order = BY_ID
     filters: Mapping[str, Filter] = field(default_factory=dict)
     page: Page | None = None

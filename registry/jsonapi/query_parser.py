@@ -1,7 +1,7 @@
 """The values of query parameters -> a query (JSON:API 1.0, Fetching Data)."""
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Set
 
 from registry.jsonapi.error_objects import ErrorCollector, quoted, unknown_type
 from registry.jsonapi.error_types import InvalidParameter
@@ -88,7 +88,7 @@ class QueryParser:
         """Return the query. Raises ApiErrors if any parameter is not valid."""
         scope, errors, texts = self._scope, self.errors, self._texts
         order, included, sizes, page = None, None, dict[IncludePath, int](), None
-        counts: Mapping[str, Sequence[str]] = {}
+        counts: Mapping[str, Iterable[str]] = {}
         with errors:
             order = parse_sort(texts.get("sort", ""), scope.resource, scope.graph)
         with errors:
@@ -174,32 +174,28 @@ def _parse_include(value: str, scope: QueryScope) -> tuple[Include, set[IncludeP
     return root, to_many
 
 
-def _parse_counts(value: str, include: Include, scope: QueryScope) -> Mapping[str, Sequence[str]]:
+def _parse_counts(value: str, include: Include, scope: QueryScope) -> Mapping[str, Iterable[str]]:
     """Return the to-many relationships to count, by the type that has them."""
-    counts, errors, sent = dict[str, list[str]](), ErrorCollector(), value.split(",")
-    for text in sent:
+    counts, errors, sent = defaultdict[str, dict[str, None]](dict), ErrorCollector(), set[str]()
+    for text in value.split(","):
         tree, (resource, relationships) = include, scope.start
         with errors:
             *path, name = _steps_of(text, WITH_COUNT)
-            is_shown = scope.linkage is None or bool(path)
-            for step in path:
-                is_shown = is_shown and step in tree
-                if is_shown:
-                    tree, resource = tree[step], scope.graph[relationships[step].target]
-                    relationships = resource.relationships
-            if not is_shown:
-                detail = f"{quoted(text)} must begin with a path that `include` names."
-                raise InvalidParameter(detail, parameter=WITH_COUNT)
+            for step in path or ([""] if scope.linkage else ()):  # identifiers have no counts
+                if step not in tree:
+                    detail = f"{quoted(text)} must begin with a path that `include` names."
+                    raise InvalidParameter(detail, parameter=WITH_COUNT)
+                tree, resource = tree[step], scope.graph[relationships[step].target]
+                relationships = resource.relationships
             if name not in relationships or not relationships[name].to_many:
                 available = [each.name for each in relationships.values() if each.to_many]
                 detail = f"{quoted(name)} is not a to-many relationship of `{resource.type}`"
                 detail = f"{detail}; available: {quoted(*available)}."
                 raise InvalidParameter(detail, parameter=WITH_COUNT)
-            names = counts.setdefault(resource.type, [])
-            if name not in names:
-                names.append(name)
-    if repeated := [text for text, number in Counter(sent).items() if number > 1]:
-        detail = f"{quoted(*repeated)} must not be repeated."
-        errors.add(InvalidParameter(detail, parameter=WITH_COUNT))
+            if text in sent:
+                detail = f"{quoted(text)} must not be repeated."
+                raise InvalidParameter(detail, parameter=WITH_COUNT)
+            sent.add(text)
+            counts[resource.type][name] = None
     errors.raise_any()
     return counts

@@ -57,10 +57,6 @@ LinkedIds: TypeAlias = "int | list[int] | FirstPage | StreamedIds | None"
 """The linkage of one resource: an id or None if to-one, all ids or the first page if to-many."""
 
 
-CountsById: TypeAlias = Mapping[str, Mapping[str, Mapping[int, int]]]
-"""Type -> to-many relationship -> id of a resource -> the number of its members."""
-
-
 def ids_in(linked_ids: LinkedIds) -> Sequence[int]:
     """Return the ids in the linkage of one resource, none for streamed ones."""
     match linked_ids:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from marshmallow import Schema
 
-from registry.jsonapi.documents import resource_objects
+from registry.jsonapi.documents import Relationships, resource_objects
 from registry.jsonapi.query import Query
 from registry.model import fields
 from registry.model.resource_type import ResourceType
@@ -58,6 +58,6 @@ def test_records_are_shown_as_marshmallow_dumps_them(
         f'"attributes":{orjson.dumps(schema.dump(record)).decode()},"links"' for record in records
     ]
     for count in (1, MANY):  # by the schema, and by what is compiled from it
-        texts = resource_objects(resource, numbered * count, {}, query)
+        texts = resource_objects(resource, numbered * count, Relationships(), query)
         for text, attributes in zip(texts, expected * count, strict=True):
             assert attributes in text

@@ -17,6 +17,7 @@ from registry.jsonapi.changes import Verb
 from registry.jsonapi.content_negotiation import prefers
 from registry.jsonapi.documents import (
     Effect,
+    Relationships,
     encode_meta,
     encode_results,
     resource_objects,
@@ -130,6 +131,6 @@ def _resource_object(result: WriteResult) -> str | None:
         return None
     is_added = write.verb is Verb.ADD or write.merges
     query = Query({resource.type: resource.writable.keys()}) if is_added else Query()
-    linkage = {resource.type: written_linkage(result.record, write.change)}
-    (text,) = resource_objects(resource, [result.record], linkage, query)
+    relationships = Relationships({resource.type: written_linkage(result.record, write.change)})
+    (text,) = resource_objects(resource, [result.record], relationships, query)
     return text

@@ -90,8 +90,7 @@ class RelatedView(_RelationshipView):
             return Streamed(self.in_slot(pieces), snapshot, 200, JSONAPI)
 
         def encode() -> bytes:
-            linkage, counts = compound.linkage, compound.counts
-            objects = resource_objects(self.target, records, linkage, query, counts)
+            objects = resource_objects(self.target, records, compound.relationships, query)
             data = objects[0] if objects else "null"
             return encode_document(data, compound, query, self.graph, links)
 

@@ -17,8 +17,8 @@ from registry.jsonapi.documents import (
     LARGE_PART,
     PLAIN,
     Envelope,
-    LinkageById,
     Part,
+    Relationships,
     array,
     encode_document,
     encode_stream,
@@ -66,10 +66,10 @@ class RespondingView(ResourceView):
                 pieces = self.in_slot(self._pieces_of(record, query, snapshot, change))
                 return Streamed(pieces, shown, status, headers)
             compound = resolved
-        linkage = _with_written(compound.linkage, resource, record, change)
+        relationships = _with_written(compound.relationships, resource, record, change)
 
         def encode() -> bytes:
-            (data,) = resource_objects(resource, [record], linkage, query, compound.counts)
+            (data,) = resource_objects(resource, [record], relationships, query)
             return encode_document(data, compound, query, self.graph, {"self": path})
 
         size = (0 if compound is PLAIN else compound.size) + (change.size if change else 0)
@@ -84,7 +84,8 @@ class RespondingView(ResourceView):
 
         async def primary() -> AsyncGenerator[Part]:
             async for part in stream.primary(single_chunk([record])):
-                yield part._replace(linkage=_with_written(part.linkage, resource, record, change))
+                relationships = _with_written(part.relationships, resource, record, change)
+                yield part._replace(relationships=relationships)
 
         envelope = Envelope({"self": path_of(resource, record[ID])}, many=False)
         return document_pieces(stream, primary(), query, envelope)
@@ -121,8 +122,7 @@ class RespondingView(ResourceView):
         def encode() -> bytes:
             if table:
                 return table.header + table.encode(records, compound)
-            linkage, counts = compound.linkage, compound.counts
-            data = array(resource_objects(resource, records, linkage, query, counts))
+            data = array(resource_objects(resource, records, compound.relationships, query))
             return encode_document(data, compound, query, self.graph, links, meta)
 
         size = len(records) + compound.size
@@ -222,12 +222,13 @@ def _content_headers(table: CsvTable | None) -> Mapping[str, str]:
 
 
 def _with_written(
-    linkage: LinkageById, resource: ResourceType, record: Record, change: Change | None
-) -> LinkageById:
-    """Return the linkage of a document with the relationships that its write has changed."""
+    relationships: Relationships, resource: ResourceType, record: Record, change: Change | None
+) -> Relationships:
+    """Return the relationships of a document with those that its write has changed."""
     if change is None or not change.linkages:
-        return linkage
+        return relationships
+    linkage = relationships.linkage
     shown = {**linkage.get(resource.type, {})}
     for name, written in written_linkage(record, change).items():
         shown[name] = {**written, **shown.get(name, {})}
-    return {**linkage, resource.type: shown}
+    return relationships._replace(linkage={**linkage, resource.type: shown})

@@ -46,9 +46,6 @@ _Lookup: TypeAlias = tuple[Collection[int], tuple[str, ...]]
 MAX_IDS = 1_000
 """Ids in a lookup: one of more would delay those that share its query."""
 
-_MAX_GAPS = 2
-"""How many times as many ids a range may have as those whose members are counted."""
-
 _QUERY_INDEX = "_query"
 """The field of a record that holds the index of the range query that returned it."""
 
@@ -146,47 +143,6 @@ class Reads:
         batch = partial(self._read_members_batch, resource_type, foreign_key, time)
         lookups = self._lookups(resource_type, foreign_key, ids, time, batch)
         return await lookups.load((ids, fields))
-
-    async def count_members(
-        self,
-        resource_type: ResourceType,
-        foreign_key: str,
-        ids: Collection[int],
-        time: Timestamp | None,
-    ) -> tuple[Mapping[int, int], Timestamp]:
-        """Return how many records have each of these ids as foreign key, and the time.
-
-        ids: from one to MAX_IDS; those that no record has are missing, and others may be there.
-        Raises Unavailable.
-        """
-        batch = partial(self._count_members_batch, resource_type, foreign_key, time)
-        key = resource_type, foreign_key, "counts", time
-        batcher = self._batchers.get(key) or self._new_batcher(
-            key, "counts", LOOKUPS_OF_MANY, batch
-        )
-        counts: tuple[Mapping[int, int], Timestamp] = await batcher.load(ids)
-        return counts
-
-    async def _count_members_batch(
-        self,
-        resource_type: ResourceType,
-        foreign_key: str,
-        time: Timestamp | None,
-        lookups: Sequence[Collection[int]],
-    ) -> list[tuple[Mapping[int, int], Timestamp]]:
-        ids = set[int]().union(*lookups)
-        first, last = min(ids), max(ids)
-        # A range takes half the time of as many ids. What it has between those of a page in their
-        # order was deleted, so it has no members.
-        is_dense = last - first < _MAX_GAPS * len(ids)
-        condition = {"$gte": first, "$lte": last} if is_dense else id_condition(list(ids))
-        stages: list[Stage] = [
-            {"$match": {foreign_key: condition}},
-            {"$group": {ID: f"${foreign_key}", "count": {"$sum": 1}}},
-        ]
-        found, time = await self._run(aggregate_command(resource_type.collection, stages), time)
-        counts = {record[ID]: record["count"] for record in found}
-        return [(counts, time)] * len(lookups)
 
     async def read_unshared(self, command: Command, time: Timestamp | None) -> ReadResult:
         """Return what a command finds. Raises Unavailable."""

@@ -1,9 +1,9 @@
 """Snapshots: reads that all show the database at one point in time."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
 from functools import partial
-from itertools import islice
 from operator import itemgetter
 
 from bson.timestamp import Timestamp
@@ -20,8 +20,15 @@ from registry.storage.mongo.read_commands import (
     aggregate_command,
     find_command,
 )
-from registry.storage.reads.shared_reads import MAX_IDS, Reads, TooManyMembers
+from registry.storage.reads.shared_reads import Reads, TooManyMembers
 from registry.storage.records import Stage, fields_of, projection, visible_fields
+
+_FEW = 100
+"""Resources whose members are read to count them, with those of other requests: a page of 50 then
+takes half the CPU time of mongod. Those of more are counted by MongoDB."""
+
+_MAX_GAPS = 2
+"""How many times as many ids a range may have as those whose members are counted."""
 
 
 class Snapshot:
@@ -55,13 +62,11 @@ class Snapshot:
     ) -> list[Record]:
         """Return the records with these ids, by ascending id.
 
-        attributes: names of those to return. The ids of resources that do not exist are ignored.
+        ids: from one to MAX_IDS; those of resources that do not exist are ignored. attributes:
+        names of those to return.
         """
-        fields, remaining = fields_of(resource_type, attributes), iter(ids)
-        records: list[Record] = []
-        while some := list(islice(remaining, MAX_IDS)):
-            found, self.time = await self.reads.look_up(resource_type, some, fields, self.time)
-            records += found
+        fields = fields_of(resource_type, attributes)
+        records, self.time = await self.reads.look_up(resource_type, ids, fields, self.time)
         return await _in_order(records)
 
     async def read_members(
@@ -111,19 +116,31 @@ class Snapshot:
                 raise TooManyMembers(members[-1][foreign_key])
         return await _in_order(members)
 
-    async def count_members(self, relationship: Relationship, ids: Sequence[int]) -> dict[int, int]:
+    async def count_members(
+        self, relationship: Relationship, ids: Sequence[int]
+    ) -> Mapping[int, int]:
         """Return the number of members of a to-many relationship of each resource, by id.
 
-        ids: of the resources.
+        ids: of the resources, from one to MAX_IDS; those without members may be missing, and others
+        may be there.
         """
-        target, remaining = self.reads.graph[relationship.target], iter(ids)
-        counts = dict[int, int]()
-        while some := list(islice(remaining, MAX_IDS)):
-            found, self.time = await self.reads.count_members(
-                target, relationship.foreign_key, some, self.time
-            )
-            counts |= {id_: found.get(id_, 0) for id_ in some}
-        return counts
+        target, foreign_key = self.reads.graph[relationship.target], relationship.foreign_key
+        if len(ids) <= _FEW:
+            with suppress(TooManyMembers):
+                members, self.time = await self.reads.read_members(
+                    target, foreign_key, ids, (), self.time
+                )
+                return Counter(map(itemgetter(foreign_key), members))
+        first, last = min(ids), max(ids)
+        # A range takes half the time of as many ids.
+        is_dense = last - first < _MAX_GAPS * len(ids)
+        stages: list[Stage] = [
+            {"$match": {foreign_key: {"$gte": first, "$lte": last} if is_dense else {"$in": ids}}},
+            {"$group": {ID: f"${foreign_key}", "count": {"$sum": 1}}},
+        ]
+        command = aggregate_command(target.collection, stages)
+        found, self.time = await self.reads.read_unshared(command, self.time)
+        return {record[ID]: record["count"] for record in found}
 
     async def member_ids(self, relationship: Relationship, id_: int) -> AsyncGenerator[list[int]]:
         """Yield the ids of all members of one resource, ascending, in chunks.

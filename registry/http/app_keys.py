@@ -17,12 +17,12 @@ class Limits:
     """Limits on one request and its connection.
 
     target_bytes, head_bytes, body_bytes: of path and query string, of the head with these, of the
-    body. arrival_seconds: for the head, for the body after it, and for a TLS handshake.
-    linger_seconds: how long the rest of a rejected body is discarded, so that the client reads the
-    response. idle_seconds: after which an unused connection is closed. stop_idle_seconds: the same
-    during a stop, so that clients that reuse connections lose no request. send_seconds: for the
-    client to read one part of a response, of at most `sending.MAX_WRITE` bytes. waiting_bytes: of
-    large bodies that clients have not read yet, in total; a client may have half of them.
+    body. arrival_seconds: for a body, and for a TLS handshake. linger_seconds: how long the rest of
+    a rejected body is discarded, so that the client reads the response. idle_seconds: until the
+    next head has arrived; then the connection is closed. stop_idle_seconds: the same during a stop,
+    so that clients that reuse connections lose no request. send_seconds: for the client to read one
+    part of a response, of at most `sending.MAX_WRITE` bytes. waiting_bytes: of large bodies that
+    clients have not read yet, in total; a client may have half of them.
     """
 
     target_bytes: int = 2**17

@@ -21,7 +21,7 @@ from registry.http.addresses import (
 )
 from registry.http.admission import admit
 from registry.http.app_keys import ADDRESSES, DEADLINES, LIMITS, SETTINGS, STOPPING, Limits
-from registry.http.checks import Cors, check_head, check_site, defer_continue
+from registry.http.checks import Cors, check_request, defer_continue
 from registry.http.deadlines import Deadlines
 from registry.http.responses import finish, finish_head
 from registry.http.routes import Cost, Needs, Route, TokenUse
@@ -51,8 +51,7 @@ def new_application(
     # In the order in which they apply.
     middlewares = [
         finish(limits, addresses, deadlines),
-        check_head,
-        check_site(addresses, cors),
+        check_request(addresses, cors),
         *([check_access] if settings.requires_tokens else []),
         admit,
     ]

@@ -59,12 +59,9 @@ class Cors:
             raise CrossSiteRequest
 
     def is_preflight(self, request: web.BaseRequest) -> bool:
-        """Return whether a request only asks whether an allowed page may send another."""
-        return (
-            request.method == hdrs.METH_OPTIONS
-            and hdrs.ACCESS_CONTROL_REQUEST_METHOD in request.headers
-            and self._allows(request)
-        )
+        """Return whether OPTIONS only asks whether an allowed page may send another request."""
+        is_asking = hdrs.ACCESS_CONTROL_REQUEST_METHOD in request.headers
+        return is_asking and self._allows(request)
 
     def add_headers(self, request: web.BaseRequest, headers: CIMultiDict[str]) -> None:
         """Add the headers to those of a response that is not sent yet."""
@@ -80,51 +77,56 @@ class Cors:
         return origin is not None and (self._allows_all or origin in self._origins)
 
 
-@web.middleware
-def check_head(request: web.Request, handler: Handler) -> Awaitable[web.StreamResponse]:
-    """Tell the connection that a head has arrived; refuse one that no path accepts."""
-    connection = connection_of(request)
-    if connection is not None:
-        connection.begin(request)
-    if request.version not in _VERSIONS:
-        raise MalformedRequest("The version of HTTP must be 1.1 or 1.0.")
-    if hdrs.EXPECT in request.headers:
-        expected = request.headers[hdrs.EXPECT].lower()
-        if request.version >= HttpVersion11 and expected not in {"", "100-continue"}:
-            raise ExpectationFailed
-    if request.method == hdrs.METH_OPTIONS and request.raw_path == "*":  # RFC 9110, 9.3.7
-        return _no_content()
-    return handler(request)
-
-
 async def defer_continue(_: web.Request) -> None:
     """Replace aiohttp's handler of `Expect`, which asks for every body, also one to be rejected.
 
-    `check_head` refuses other expectations, and `read_body` asks for the body that it reads.
+    `check_request` refuses other expectations, and `body_pieces` asks for the body that it reads.
     """
 
 
-async def _no_content(headers: Mapping[str, str] | None = None) -> web.Response:
-    return web.Response(status=204, headers=headers)
+def check_request(addresses: Addresses, cors: Cors) -> Middleware:
+    """Return the middleware that tells the connection that a request has arrived, and checks it.
 
-
-def check_site(addresses: Addresses, cors: Cors) -> Middleware:
-    """Return the middleware that lets through only what no other site can forge.
-
-    It refuses other hosts and pages of other sites, and responds to preflight requests.
+    It refuses heads that no path accepts, other hosts, and pages of other sites; it responds to
+    preflight requests and `OPTIONS *`.
     """
 
     @web.middleware
-    def check_site(request: web.Request, handler: Handler) -> Awaitable[web.StreamResponse]:
+    def check_request(request: web.Request, handler: Handler) -> Awaitable[web.StreamResponse]:
+        connection = connection_of(request)
+        if connection is not None:
+            connection.begin(request)
+        headers = request.headers
+        _check_head(request, headers)
         try:
             addresses.check_host(request)
-            if _FETCH_SITE in request.headers:
+            if _FETCH_SITE in headers:
                 cors.check(request)
         except ApiError:
             # Orchestrators send health checks to whatever name they know.
             if request.path not in HEALTH_PATHS:
                 raise
-        is_preflight = cors.is_on and cors.is_preflight(request)
-        return _no_content(_ALLOWED) if is_preflight else handler(request)
+        if request.method == hdrs.METH_OPTIONS:
+            if request.raw_path == "*":  # RFC 9110, 9.3.7
+                return _no_content()
+            if cors.is_preflight(request):
+                return _no_content(_ALLOWED)
+        return handler(request)
 
-    return check_site
+    return check_request
+
+
+def _check_head(request: web.Request, headers: Mapping[str, str]) -> None:
+    """Raise MalformedRequest, or ExpectationFailed."""
+    if request.version not in _VERSIONS:
+        raise MalformedRequest("The version of HTTP must be 1.1 or 1.0.")
+    # aiohttp would pass on a body in another coding.
+    if headers.get(hdrs.TRANSFER_ENCODING, "chunked").strip().lower() != "chunked":
+        raise MalformedRequest("The only supported `Transfer-Encoding` is `chunked`.")
+    expected = headers.get(hdrs.EXPECT, "").lower()
+    if expected not in {"", "100-continue"} and request.version >= HttpVersion11:
+        raise ExpectationFailed
+
+
+async def _no_content(headers: Mapping[str, str] | None = None) -> web.Response:
+    return web.Response(status=204, headers=headers)

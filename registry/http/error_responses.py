@@ -8,7 +8,6 @@ from http.client import responses
 from typing import cast
 
 from aiohttp import hdrs, web
-from aiohttp.abc import AbstractStreamWriter
 from multidict import CIMultiDict
 
 from registry.access.principal import InvalidToken, KeysUnavailable, redact
@@ -26,26 +25,22 @@ _LINGER_0 = struct.pack("ii", 1, 0)
 _log = logging.getLogger("registry")
 
 
-def respond_to(request: web.BaseRequest, error: Exception) -> web.StreamResponse:
-    """Return the response to a request that has failed: an error document, if it can be sent.
+def respond_to(request: web.BaseRequest, error: Exception) -> web.Response:
+    """Log an exception; return its error document. An HTTPException keeps its headers.
 
-    If another response has begun, the connection is reset, so that no client takes a part of it
-    for the whole. Logs the error, unless the client has disconnected.
+    If another response has begun, the connection is reset, so that no client takes a part of it for
+    the whole. A client that has disconnected is not logged. In both cases, nothing can be sent.
     """
     transport = request.transport
-    is_closed = transport is None or transport.is_closing()
-    is_disconnect = isinstance(error, ConnectionError) and is_closed
-    has_begun = has_response_begun(request)
-    if not is_disconnect:
-        if not has_begun:
-            return error_response(request, error)
-        log_error(request, error)
-    if has_begun and transport is not None:
+    if isinstance(error, ConnectionError) and (transport is None or transport.is_closing()):
+        return web.Response()
+    response = _document(request, error)
+    if has_response_begun(request) and transport is not None:
         reset(transport)
     # An exception of a request's task is in a reference cycle with its traceback, which would keep
     # all parts of a stream in memory until the garbage collector runs.
     error.with_traceback(None)
-    return _NoResponse()
+    return response
 
 
 def has_response_begun(request: web.BaseRequest) -> bool:
@@ -61,16 +56,7 @@ def reset(transport: asyncio.BaseTransport) -> None:
     cast(asyncio.WriteTransport, transport).abort()
 
 
-class _NoResponse(web.StreamResponse):
-    """Ends a request whose connection is closed: it sends nothing."""
-
-    async def prepare(self, _: web.BaseRequest) -> AbstractStreamWriter | None:
-        """Raise ConnectionResetError, so that aiohttp ends the connection silently."""
-        raise ConnectionResetError
-
-
-def error_response(request: web.BaseRequest, error: Exception) -> web.Response:
-    """Log an exception; return its error document. An HTTPException keeps its headers."""
+def _document(request: web.BaseRequest, error: Exception) -> web.Response:
     reported = log_error(request, error)
     headers = CIMultiDict[str]()
     if isinstance(error, web.HTTPException):
@@ -96,25 +82,24 @@ def error_response(request: web.BaseRequest, error: Exception) -> web.Response:
 def log_error(request: web.BaseRequest, error: Exception) -> RequestError:
     """Log an exception; return the errors to report."""
     reported = _request_error(request, error)
+    first, id_ = reported.errors[0], request_id(request)
     # Truncated, so that the line has its end as well.
-    text, sender = "%s %.160a %s -> %d %.160a", [request_id(request)]
-    is_defect = any(isinstance(error, errors.InternalError) for error in reported.errors)
-    is_stop = any(isinstance(error, errors.ServiceStopping) for error in reported.errors)
-    is_denied = any(hdrs.WWW_AUTHENTICATE in error.headers for error in reported.errors)
-    if is_denied and isinstance(request, web.Request):
+    text, sender = "%s %.160a %s -> %d %.160a", [id_]
+    if hdrs.WWW_AUTHENTICATE in first.headers and isinstance(request, web.Request):
         # A separate template, as the log omits some of many lines with the same one.
         text = "%s %.160a %s from %s -> %d %.160a"
         sender.append(request.app[ADDRESSES].client_address(request))
+    is_failure = reported.status >= 500 and not isinstance(first, errors.ServiceStopping)
     _log.log(
-        logging.ERROR if reported.status >= 500 and not is_stop else logging.INFO,
+        logging.ERROR if is_failure else logging.INFO,
         text,
         request.method,
         redact(request.raw_path),
         *sender,
         reported.status,
         redact(str(reported)),
-        exc_info=error if is_defect else None,
-        extra={"request_id": request_id(request)},
+        exc_info=error if isinstance(first, errors.InternalError) else None,
+        extra={"request_id": id_},
     )
     return reported
 

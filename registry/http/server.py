@@ -6,6 +6,7 @@ import select
 import socket
 import ssl
 from contextlib import suppress
+from time import perf_counter
 from typing import Any
 
 from aiohttp import web
@@ -13,7 +14,7 @@ from aiohttp.http import HttpProcessingError
 
 from registry.http import ACCESS_LOG
 from registry.http.app_keys import ADDRESSES, LIMITS
-from registry.http.connection import Connection, Connections, EndOfResponse
+from registry.http.connection import Connection, EndOfResponse
 from registry.http.request_recorder import RequestRecorder
 
 _NOTICE_SECONDS = 0.1
@@ -55,9 +56,9 @@ class Runner(web.AppRunner):
         self, app: web.Application, *, shutdown_timeout: float = 60.0, access_log: bool = False
     ) -> None:
         limits = app[LIMITS]
-        recorder = RequestRecorder(app[ADDRESSES] if access_log else None)
         self._limits, self._finish_seconds = limits, shutdown_timeout
-        self._connections = Connections(limits, recorder)
+        self._recorder = RequestRecorder(app[ADDRESSES] if access_log else None)
+        self._connections: set[Connection] = set()
         self._listening: dict[socket.socket, asyncio.Server] = {}
         super().__init__(
             app,
@@ -76,16 +77,19 @@ class Runner(web.AppRunner):
 
     async def listen(self, listener: socket.socket, tls: ssl.SSLContext | None = None) -> None:
         """Serve on a socket that listens already. tls: None for plain HTTP."""
-        server, connections = self.server, self._connections
+        server, limits = self.server, self._limits
         assert server is not None  # noqa: S101 - set up
         # A site of aiohttp would not pass the time limits of TLS on.
         options: dict[str, Any] = {}
         if tls is not None:
             options["ssl"] = tls
-            options["ssl_handshake_timeout"] = self._limits.arrival_seconds
-            options["ssl_shutdown_timeout"] = self._limits.stop_idle_seconds
+            options["ssl_handshake_timeout"] = limits.arrival_seconds
+            options["ssl_shutdown_timeout"] = limits.stop_idle_seconds
         self._listening[listener] = await asyncio.get_running_loop().create_server(
-            lambda: Connection(server(), connections), sock=listener, backlog=_BACKLOG, **options
+            lambda: Connection(server(), limits, self._recorder, self._connections),
+            sock=listener,
+            backlog=_BACKLOG,
+            **options,
         )
 
     @property
@@ -96,7 +100,7 @@ class Runner(web.AppRunner):
     @property
     def requests_in_progress(self) -> int:
         """The number of requests whose response has not ended."""
-        return sum(not connection.is_idle for connection in self._connections.open)
+        return sum(connection.idle_since is None for connection in self._connections)
 
     async def shutdown(self) -> None:
         """Do nothing: `cleanup` sends the signal earlier than aiohttp would."""
@@ -113,28 +117,29 @@ class Runner(web.AppRunner):
             listener, server = self._listening.popitem()
             await _accept_established(listener)
             server.close()
-        self._connections.stop()
-        if not await self._all_closed(_NOTICE_SECONDS):
-            busy = self.requests_in_progress
-            _log.info(
-                "Stopping: waiting up to %g s for open requests: %d, idle connections: %d; a "
-                "second Ctrl-C exits at once",
-                self._finish_seconds,
-                busy,
-                len(self._connections.open) - busy,
-            )
-            await self._all_closed(self._finish_seconds - _NOTICE_SECONDS)
-        for connection in list(self._connections.open):
+        await self._wait_for_clients()
+        for connection in list(self._connections):
             connection.abort()
         await super().cleanup()
 
-    async def _all_closed(self, within: float) -> bool:
-        loop = asyncio.get_running_loop()
-        deadline, pause = loop.time() + within, 0.001
-        while self._connections.open and loop.time() < deadline:
+    async def _wait_for_clients(self) -> None:
+        """Wait until all connections are closed; close those that stay idle."""
+        began, pause, has_noticed = perf_counter(), 0.001, False
+        while self._connections and perf_counter() < began + self._finish_seconds:
+            if not has_noticed and perf_counter() > began + _NOTICE_SECONDS:
+                busy, has_noticed = self.requests_in_progress, True
+                text = (
+                    "Stopping: waiting up to %g s for open requests: %d, idle connections: %d; a "
+                    "second Ctrl-C exits at once"
+                )
+                _log.info(text, self._finish_seconds, busy, len(self._connections) - busy)
+            used_since = perf_counter() - self._limits.stop_idle_seconds
+            for connection in list(self._connections):
+                idle_since = connection.idle_since
+                if idle_since is not None and max(idle_since, began) < used_since:
+                    connection.close()
             await asyncio.sleep(pause)
             pause = min(2 * pause, 0.05)
-        return not self._connections.open
 
 
 async def _accept_established(listener: socket.socket) -> None:

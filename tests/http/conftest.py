@@ -24,7 +24,7 @@ Start = Callable[..., Awaitable[Client]]
 PATIENT_LIMITS = Limits(arrival_seconds=60.0, linger_seconds=0.3, stop_idle_seconds=0.3)
 """A busy machine may be slow where a limit is not what is tested."""
 
-SHORT_LIMITS = replace(PATIENT_LIMITS, arrival_seconds=0.3, send_seconds=0.5)
+SHORT_LIMITS = replace(PATIENT_LIMITS, arrival_seconds=0.3, idle_seconds=0.5, send_seconds=0.5)
 """For clients that are too slow."""
 
 LONG_LIMITS = replace(PATIENT_LIMITS, stop_idle_seconds=60.0)

@@ -85,14 +85,12 @@ async def test_options_of_the_server_as_a_whole_are_answered(start: Start) -> No
 async def test_a_head_that_is_too_late_ends_the_connection(
     start: Start, before: bytes, head: bytes
 ) -> None:
-    limits = replace(SHORT_LIMITS, idle_seconds=1.0)
-    received = await exchange(await start(echo, limits), before, head)
+    received = await exchange(await start(echo, SHORT_LIMITS), before, head)
     assert received.count(b"HTTP/1.1 ") == bool(before)
 
 
 async def test_the_time_of_a_head_begins_again_with_each_request(start: Start) -> None:
-    limits = replace(PATIENT_LIMITS, arrival_seconds=1.0)
-    client = await start(echo, limits)
+    client = await start(echo, replace(PATIENT_LIMITS, idle_seconds=1.0))
     reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
     for _ in range(4):
         await asyncio.sleep(0.4)
@@ -157,7 +155,10 @@ async def test_a_body_that_nothing_reads_yet_takes_little_memory(start: Start) -
     assert received[0] <= 2**17 + 256_000
 
 
-async def test_requests_sent_far_ahead_of_a_response_are_not_read(start: Start) -> None:
+@pytest.mark.parametrize(("padding", "count"), [(8_000, 30), (0, 1_000)])
+async def test_requests_sent_far_ahead_of_a_response_are_not_read(
+    start: Start, padding: int, count: int
+) -> None:
     requests: list[web.Request] = []
     gate = Gate()
 
@@ -172,14 +173,28 @@ async def test_requests_sent_far_ahead_of_a_response_are_not_read(start: Start) 
     transport = requests[0].transport
     assert transport
     assert transport.is_reading()  # to notice that the client disconnects
-    padded = GET[:-2] + b"X: " + b"a" * 8_000 + b"\r\n\r\n"
-    writer.write(30 * padded)
+    writer.write(count * (GET[:-2] + b"X: " + b"a" * padding + b"\r\n\r\n"))
     assert await eventually(lambda: not transport.is_reading())
     gate.open()
-    for _ in range(31):
+    for _ in range(count + 1):
         assert await reader.readuntil(b"GET")
-    assert len(requests) == 31
+    assert len(requests) == count + 1
     assert await eventually(transport.is_reading)
+    writer.close()
+
+
+@pytest.mark.parametrize("size", [2**20 + 1, 2**22])
+async def test_a_rejected_body_does_not_cost_its_response(start: Start, size: int) -> None:
+    """The rest of it is discarded while the client sends it."""
+
+    async def refuse(_: web.Request) -> web.Response:
+        return web.Response(status=413)
+
+    client = await start(refuse)
+    reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
+    writer.write(POST + b"Content-Length: %d\r\n\r\n" % size + bytes(size))
+    await writer.drain()
+    assert (await read_all(reader)).startswith(b"HTTP/1.1 413 ")
     writer.close()
 
 

@@ -67,9 +67,8 @@ CPU time."""
 SHARING_CALLERS = 256
 """Requests that share one result: a page, a document, a ping."""
 
-UNSHARED_LOOKUPS = 20
-"""Lookups in flight besides the batches above: those in past snapshots, which have their own
-batches, and those of so many ids that they would delay a batch."""
+PAST_READS = 20
+"""Batches in flight that read past snapshots, of which each has its own batches."""
 
 RETRIED_WRITES = 16
 """Requests that are tried again alone, after a conflict, between two groups of writes."""

@@ -6,6 +6,7 @@
 
 import pytest
 
+from tests.conftest import Serve
 from tests.storage.profiling import profiled
 from tests.support import Api, Database, identifier, identity, new
 
@@ -76,3 +77,14 @@ async def test_one_query_counts_the_members_of_a_page(fleet: Api, database: Data
         await fleet.get("/persons?withCount=computers&page[size]=2")
     assert (len(commands), commands.examined) == (1, commands.total("keysExamined"))
     assert commands.total("docsExamined") == 0
+
+
+@pytest.mark.usefixtures("fleet")
+async def test_more_members_than_one_query_returns_are_counted(serve: Serve) -> None:
+    api = await serve(members=2)
+    for path in ("/persons?withCount=computers&page[size]=2", "/persons?withCount=computers"):
+        counts = [
+            person["relationships"]["computers"]["meta"]["count"]
+            for person in (await api.get(path)).data
+        ]
+        assert counts == [3, 0], path

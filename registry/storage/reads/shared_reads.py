@@ -7,8 +7,10 @@ connections, a page of 50 takes twice the CPU time of the service and of mongod 
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Sequence
+from contextlib import nullcontext
 from functools import partial
+from itertools import chain
 from typing import Any, TypeAlias
 
 from bson.timestamp import Timestamp
@@ -19,7 +21,7 @@ from registry.capacity import (
     LOOKUPS_OF_MANY,
     LOOKUPS_OF_ONE,
     PAGES_BY_ID,
-    UNSHARED_LOOKUPS,
+    PAST_READS,
     BatchLimits,
     Capacity,
 )
@@ -30,7 +32,7 @@ from registry.model.resource_type import ResourceType
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.counters import COUNTERS, FIELDS, IdCounter
 from registry.storage.errors import translated_errors
-from registry.storage.mongo.batching import Batcher, BatchFunction, Coalescer
+from registry.storage.mongo.batching import Batcher, Coalescer
 from registry.storage.mongo.read_commands import (
     Command,
     ReadCommands,
@@ -41,10 +43,10 @@ from registry.storage.mongo.read_commands import (
 from registry.storage.records import Stage, id_condition, projection
 
 _Lookup: TypeAlias = tuple[Collection[int], tuple[str, ...]]
-"""The ids to look up, and the stored fields to return."""
+"""The values to look up, and the stored fields to return."""
 
 MAX_IDS = 1_000
-"""Ids in a lookup: one of more would delay those that share its query."""
+"""Values in a lookup: one of more would delay those that share its query."""
 
 _QUERY_INDEX = "_query"
 """The field of a record that holds the index of the range query that returned it."""
@@ -86,7 +88,7 @@ class Reads:
         self.seconds = capacity.query_seconds
         self.milliseconds = round(capacity.query_seconds * 1_000)
         self.total_seconds = capacity.queue_seconds + capacity.query_seconds
-        self._unshared = asyncio.Semaphore(UNSHARED_LOOKUPS)
+        self._past = asyncio.Semaphore(PAST_READS)
         self.pages = Coalescer[tuple[Window, Timestamp | None]]("pages")
         self._batchers: dict[Hashable, Batcher[Any, Any]] = {}
 
@@ -97,178 +99,115 @@ class Reads:
     async def look_up(
         self,
         resource_type: ResourceType,
-        ids: Collection[int],
+        field: str,
+        values: Collection[int],
         fields: tuple[str, ...],
         time: Timestamp | None,
     ) -> ReadResult:
-        """Return the records with these ids, from one to MAX_IDS.
+        """Return the records that have one of these values in a field.
 
-        fields: the stored fields to return. Raises Unavailable.
+        field: the id, or a foreign key. values: from one to MAX_IDS. fields: the stored ones to
+        return. Raises Unavailable; for a foreign key, also TooManyMembers.
         """
-        batch = partial(self._look_up_batch, resource_type, time)
-        return await self._lookups(resource_type, ID, ids, time, batch).load((ids, fields))
-
-    async def read_counter(
-        self, resource_type: ResourceType, time: Timestamp | None
-    ) -> tuple[IdCounter, Timestamp]:
-        """Return the counter of a type, and the time of the snapshot. Raises PyMongoError."""
-        key = COUNTERS, time
-        batcher = self._batchers.get(key) or self._new_batcher(
-            key, "counters", COUNTER_READS, partial(self._read_counters, time)
-        )
-        counters, time = await batcher.load(resource_type.type)
-        return IdCounter.of(counters[0]), time
-
-    async def _read_counters(
-        self, time: Timestamp | None, types: Sequence[str]
-    ) -> Sequence[ReadResult]:
-        command = find_command(COUNTERS, {ID: {"$in": [*set(types)]}}, projection(FIELDS))
-        found, time = await self.commands.run(command, time)
-        return [
-            ReadResult([record for record in found if record[ID] == name], time) for name in types
-        ]
-
-    async def read_members(
-        self,
-        resource_type: ResourceType,
-        foreign_key: str,
-        ids: Collection[int],
-        fields: tuple[str, ...],
-        time: Timestamp | None,
-    ) -> ReadResult:
-        """Return the records whose foreign key is one of these ids, from one to MAX_IDS.
-
-        Raises TooManyMembers if one query may not return as many; or Unavailable.
-        """
-        batch = partial(self._read_members_batch, resource_type, foreign_key, time)
-        lookups = self._lookups(resource_type, foreign_key, ids, time, batch)
-        return await lookups.load((ids, fields))
-
-    async def read_unshared(self, command: Command, time: Timestamp | None) -> ReadResult:
-        """Return what a command finds. Raises Unavailable."""
-        with translated_errors():
-            async with self._unshared:
-                return await self.commands.run(command, time)
+        limits = LOOKUPS_OF_ONE if len(values) == 1 else LOOKUPS_OF_MANY
+        batcher = self._batcher("lookups", limits, self._look_up_batch, resource_type, field, time)
+        result: ReadResult = await batcher.load((values, fields))
+        return result
 
     async def read_range(self, command: Command, time: Timestamp | None) -> ReadResult:
-        """Return what a `find` command returns that sorts by the id.
+        """Return what a `find` command returns that sorts by the id. Raises Unavailable.
 
-        Those that wait together are sent as one union. Raises PyMongoError.
+        Those that wait together are sent as one union.
         """
-        collection = command["find"]
-        key = collection, time
-        batcher = self._batchers.get(key) or self._new_batcher(
-            key, "range_scans", PAGES_BY_ID, partial(self._read_ranges, collection, time)
+        batcher = self._batcher(
+            "range_scans", PAGES_BY_ID, self._read_ranges, command["find"], time
         )
         result: ReadResult = await batcher.load(command)
         return result
 
-    def _lookups(
-        self,
-        resource_type: ResourceType,
-        field: str,
-        ids: Collection[int],
-        time: Timestamp | None,
-        batch_fn: BatchFunction[_Lookup, ReadResult],
-    ) -> Batcher[_Lookup, ReadResult]:
-        """Return the batcher for lookups of as many ids."""
-        is_single = len(ids) == 1
-        key = resource_type, field, is_single, time
-        limits = LOOKUPS_OF_ONE if is_single else LOOKUPS_OF_MANY
-        return self._batchers.get(key) or self._new_batcher(key, "lookups", limits, batch_fn)
+    async def read_counter(
+        self, resource_type: ResourceType, time: Timestamp | None
+    ) -> tuple[IdCounter, Timestamp]:
+        """Return the counter of a type, and the time of the snapshot. Raises Unavailable."""
+        batcher = self._batcher("counters", COUNTER_READS, self._read_counters, time)
+        result: tuple[IdCounter, Timestamp] = await batcher.load(resource_type.type)
+        return result
 
-    def _new_batcher(
+    async def run(self, command: Command, time: Timestamp | None) -> ReadResult:
+        """Return what a command finds. Raises Unavailable."""
+        with translated_errors():
+            async with self._past if time else nullcontext():
+                return await self.commands.run(command, time)
+
+    def _batcher(
         self,
-        key: tuple[Any, ...],
         name: str,
         limits: BatchLimits,
-        batch_fn: BatchFunction[Any, Any],
+        batch_fn: Callable[..., Awaitable[Sequence[Any]]],
+        *about: Hashable,
     ) -> Batcher[Any, Any]:
-        """Return a batcher, kept under a key whose last member is the time of its reads."""
-        is_past = key[-1] is not None
-        batcher = self._batchers[key] = Batcher(
-            batch_fn,
-            name=name,
-            limits=limits,
-            on_idle=partial(self._batchers.pop, key) if is_past else None,
-            is_cancellable=True,
-        )
+        """Return the batcher for reads of one kind.
+
+        about: what a batch has in common, at last the time; `batch_fn` takes that and the keys.
+        """
+        key = name, limits.max_size, *about
+        batcher = self._batchers.get(key)
+        if batcher is None:
+            is_past = about[-1] is not None
+            batcher = self._batchers[key] = Batcher(
+                partial(batch_fn, *about),
+                name=name,
+                limits=limits,
+                on_idle=partial(self._batchers.pop, key) if is_past else None,
+                is_cancellable=True,
+            )
         return batcher
 
     async def _look_up_batch(
-        self, resource_type: ResourceType, time: Timestamp | None, lookups: Sequence[_Lookup]
-    ) -> list[ReadResult]:
-        ids, fields = _union(lookups)
-        query = {ID: id_condition(list(ids))}
-        command = find_command(resource_type.collection, query, projection(fields))
-        records, time = result = await self._run(command, time)
-        if len(lookups) == 1:
-            return [result]
-        by_id = {record[ID]: record for record in records}
-        return [ReadResult([by_id[id_] for id_ in ids if id_ in by_id], time) for ids, _ in lookups]
-
-    async def _read_members_batch(
         self,
         resource_type: ResourceType,
-        foreign_key: str,
+        field: str,
         time: Timestamp | None,
         lookups: Sequence[_Lookup],
-    ) -> list[ReadResult | Exception]:
-        """Read the members in the order of their owners until each request has all, or too many."""
-        owners, fields = _union(lookups)
+    ) -> Sequence[ReadResult | Exception]:
+        values, fields = _union(lookups)
+        query = {field: id_condition(list(values))}
+        command = find_command(resource_type.collection, query, projection((field, *fields)))
         most = self.capacity.members
-        members: dict[int, list[Record]] = defaultdict(list)
-        excess: dict[int, TooManyMembers] = {}  # by index of the lookup
-        while owners:
-            command = find_command(
-                resource_type.collection,
-                {foreign_key: id_condition(list(owners))},
-                projection((foreign_key, *fields)),
-                sort={foreign_key: ASCENDING},
-                limit=most + 1,
-            )
-            result = await self._run(command, time)
-            records, time = result
-            if len(records) <= most and len(lookups) == 1 and not members:
-                return [result]
-            is_first = not members
-            for record in records:
-                members[record[foreign_key]].append(record)
-            if is_first and len(records) <= most:
-                break
-            for index, (ids, _) in enumerate(lookups):
-                id_ = _exceeded_at(ids, members, most)
-                if id_ is not None and index not in excess:
-                    excess[index] = TooManyMembers(id_)
-            if len(records) <= most:
-                break
-            last = records[-1][foreign_key]  # which may have more
-            del members[last]
-            pending = (ids for index, (ids, _) in enumerate(lookups) if index not in excess)
-            owners = {id_ for ids in pending for id_ in ids if id_ >= last}
+        if field != ID:
+            command |= {"sort": {field: ASCENDING}, "limit": most + 1}
+        records, time = result = await self.run(command, time)
+        if field != ID and len(records) > most:
+            if len(lookups) == 1:
+                return [TooManyMembers(records[-1][field])]
+            alone = [self._look_up_batch(resource_type, field, time, [each]) for each in lookups]
+            return [*chain.from_iterable(await asyncio.gather(*alone))]
+        if len(lookups) == 1:
+            return [result]
+        found: dict[int, list[Record]] = defaultdict(list)
+        for record in records:
+            found[record[field]].append(record)
         return [
-            excess.get(index)
-            or result._replace(records=[record for id_ in ids for record in members.get(id_, ())])
-            for index, (ids, _) in enumerate(lookups)
+            ReadResult([record for value in values for record in found.get(value, ())], time)
+            for values, _ in lookups
         ]
 
-    async def _run(self, command: Command, time: Timestamp | None) -> ReadResult:
-        """Return what a command of a batch finds. Raises Unavailable."""
-        if time:
-            return await self.read_unshared(command, time)
-        with translated_errors():
-            return await self.commands.run(command)
+    async def _read_counters(
+        self, time: Timestamp | None, types: Sequence[str]
+    ) -> Sequence[tuple[IdCounter, Timestamp]]:
+        command = find_command(COUNTERS, {ID: {"$in": [*set(types)]}}, projection(FIELDS))
+        found, time = await self.run(command, time)
+        counters = {record[ID]: IdCounter.of(record) for record in found}
+        return [(counters[name], time) for name in types]
 
     async def _read_ranges(
         self, collection: str, time: Timestamp | None, commands: Sequence[Command]
     ) -> Sequence[ReadResult]:
         if len(commands) == 1:
-            return [await self.commands.run(commands[0], time)]
+            return [await self.run(commands[0], time)]
         first, *others = map(_range_stages, range(len(commands)), commands)
         unions = [{"$unionWith": {"coll": collection, "pipeline": stages}} for stages in others]
-        found, time = await self.commands.run(
-            aggregate_command(collection, [*first, *unions]), time
-        )
+        found, time = await self.run(aggregate_command(collection, [*first, *unions]), time)
         results: list[list[Record]] = [[] for _ in commands]
         for record in found:
             results[record.pop(_QUERY_INDEX)].append(record)
@@ -287,20 +226,8 @@ def _range_stages(index: int, command: Command) -> list[Stage]:
 
 
 def _union(lookups: Sequence[_Lookup]) -> _Lookup:
-    """Return the ids and the fields of all lookups."""
+    """Return the values and the fields of all lookups."""
     if len(lookups) == 1:
         return lookups[0]
-    ids = set[int]().union(*[ids for ids, _ in lookups])
-    return ids, tuple(set[str]().union(*[fields for _, fields in lookups]))
-
-
-def _exceeded_at(
-    ids: Collection[int], members: Mapping[int, Sequence[Record]], most: int
-) -> int | None:
-    """Return the id up to which there are too many members, if so many are known."""
-    count = 0
-    for id_ in sorted(ids):
-        count += len(members.get(id_, ()))
-        if count > most:
-            return id_
-    return None
+    values = set[int]().union(*[values for values, _ in lookups])
+    return values, tuple(set[str]().union(*[fields for _, fields in lookups]))

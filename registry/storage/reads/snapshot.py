@@ -52,7 +52,7 @@ class Snapshot:
         """Return the record with this id. Raises NotFound or Overloaded."""
         fields = visible_fields(resource_type)
         async with self.reads.bulkheads.small_requests:
-            records, self.time = await self.reads.look_up(resource_type, (id_,), fields, self.time)
+            records = await self._look_up(resource_type, ID, (id_,), fields)
         if not records:
             raise NotFound.resource(resource_type.type, str(id_))
         return records[0]
@@ -66,8 +66,7 @@ class Snapshot:
         names of those to return.
         """
         fields = fields_of(resource_type, attributes)
-        records, self.time = await self.reads.look_up(resource_type, ids, fields, self.time)
-        return await _in_order(records)
+        return await _in_order(await self._look_up(resource_type, ID, ids, fields))
 
     async def read_members(
         self,
@@ -86,34 +85,30 @@ class Snapshot:
         target, foreign_key = self.reads.graph[relationship.target], relationship.foreign_key
         fields, most = fields_of(target, attributes), self.reads.capacity.members
         if limit is None:
-            members, self.time = await self.reads.read_members(
-                target, foreign_key, ids, fields, self.time
-            )
-        else:
-            lookup: Stage = {
-                "from": target.collection,
-                "localField": ID,
-                "foreignField": foreign_key,
-                "pipeline": [
-                    {"$sort": {ID: 1}},
-                    {"$limit": limit},
-                    {"$project": projection(fields)},
-                ],
-                "as": "members",
-            }
-            stages: list[Stage] = [
-                {"$match": {ID: {"$in": ids}}},
+            return await _in_order(await self._look_up(target, foreign_key, ids, fields))
+        lookup: Stage = {
+            "from": target.collection,
+            "localField": ID,
+            "foreignField": foreign_key,
+            "pipeline": [
                 {"$sort": {ID: 1}},
-                {"$project": projection(())},
-                {"$lookup": lookup},
-                {"$unwind": "$members"},
-                {"$replaceRoot": {"newRoot": "$members"}},
-                {"$limit": most + 1},
-            ]
-            command = aggregate_command(resource_type.collection, stages)
-            members, self.time = await self.reads.read_unshared(command, self.time)
-            if len(members) > most:
-                raise TooManyMembers(members[-1][foreign_key])
+                {"$limit": limit},
+                {"$project": projection(fields)},
+            ],
+            "as": "members",
+        }
+        stages: list[Stage] = [
+            {"$match": {ID: {"$in": ids}}},
+            {"$sort": {ID: 1}},
+            {"$project": projection(())},
+            {"$lookup": lookup},
+            {"$unwind": "$members"},
+            {"$replaceRoot": {"newRoot": "$members"}},
+            {"$limit": most + 1},
+        ]
+        members = await self._aggregate(resource_type, stages)
+        if len(members) > most:
+            raise TooManyMembers(members[-1][foreign_key])
         return await _in_order(members)
 
     async def count_members(
@@ -127,9 +122,7 @@ class Snapshot:
         target, foreign_key = self.reads.graph[relationship.target], relationship.foreign_key
         if len(ids) <= _FEW:
             with suppress(TooManyMembers):
-                members, self.time = await self.reads.read_members(
-                    target, foreign_key, ids, (), self.time
-                )
+                members = await self._look_up(target, foreign_key, ids, ())
                 return Counter(map(itemgetter(foreign_key), members))
         first, last = min(ids), max(ids)
         # A range takes half the time of as many ids.
@@ -138,9 +131,8 @@ class Snapshot:
             {"$match": {foreign_key: {"$gte": first, "$lte": last} if is_dense else {"$in": ids}}},
             {"$group": {ID: f"${foreign_key}", "count": {"$sum": 1}}},
         ]
-        command = aggregate_command(target.collection, stages)
-        found, self.time = await self.reads.read_unshared(command, self.time)
-        return {record[ID]: record["count"] for record in found}
+        counts = await self._aggregate(target, stages)
+        return {count[ID]: count["count"] for count in counts}
 
     async def member_ids(self, relationship: Relationship, id_: int) -> AsyncGenerator[list[int]]:
         """Yield the ids of all members of one resource, ascending, in chunks.
@@ -158,6 +150,22 @@ class Snapshot:
             async with aclosing(slots.read_each(batches, is_refusable=False)) as chunks:
                 async for records in chunks:
                     yield [record[ID] for record in records]
+
+    async def _look_up(
+        self,
+        resource_type: ResourceType,
+        field: str,
+        values: Collection[int],
+        fields: tuple[str, ...],
+    ) -> list[Record]:
+        reads = self.reads
+        records, self.time = await reads.look_up(resource_type, field, values, fields, self.time)
+        return records
+
+    async def _aggregate(self, resource_type: ResourceType, stages: list[Stage]) -> list[Record]:
+        command = aggregate_command(resource_type.collection, stages)
+        records, self.time = await self.reads.run(command, self.time)
+        return records
 
     @asynccontextmanager
     async def cancellable(self) -> AsyncIterator[None]:

@@ -25,6 +25,7 @@ _COMMANDS = {
     "check": ("database:check", "Find inconsistent data, and repair what can be derived."),
     "forget": ("database:forget", "Remove what the history keeps of a deleted resource."),
     "token": ("token:main", "Create, list and revoke access tokens."),
+    "upgrade": ("database:upgrade", "Raise the data format to that of a later MongoDB."),
 }
 """The module in `registry.commands` and the function of each command, and what it does."""
 

@@ -1,4 +1,4 @@
-"""The commands on a database: backup, restore, check and forget.
+"""The commands on a database: backup, restore, check, upgrade and forget.
 
 The database is that of MONGODB_URI, or the embedded one, also while a service uses it. Each command
 exits with status 1 if it fails, with 2 if the arguments are wrong.
@@ -31,6 +31,7 @@ from registry.operations.backups import restore as restore_backup
 from registry.operations.consistency import Report
 from registry.operations.consistency import check as check_database
 from registry.operations.forgetting import forget as forget_copies
+from registry.operations.mongod_format import raise_format
 from registry.operations.upgrade import require_current
 from registry.program import StartError, note
 from registry.settings import Settings, without_credentials
@@ -164,6 +165,31 @@ def _print(report: Report, settings: Settings) -> None:
     result = f"{report.total:,} inconsistent" if report.total else "consistent"
     checked = ", ".join(counted(settings.graph, report.records))
     note(f"Checked {checked} of {place_of(settings)}: {result}")
+
+
+def upgrade(arguments: Sequence[str]) -> None:
+    """Raise the data format of the embedded MongoDB to that of its mongod."""
+    parser = database_parser(
+        "upgrade",
+        "Raise the format of the data of the embedded MongoDB (its feature compatibility version) "
+        "to that of its mongod, also while the service runs. Earlier versions of MongoDB cannot "
+        "open the data any more: make a backup before.",
+    )
+    run(_upgrade(parser.settings(parser.parse_args(arguments))))
+
+
+async def _upgrade(settings: Settings) -> None:
+    if settings.mongodb_uri is not None:
+        raise StartError(
+            "upgrade is for the embedded MongoDB: unset MONGODB_URI, or upgrade the members of "
+            "that cluster as MongoDB's documentation describes"
+        )
+    async with open_database(settings) as database:
+        own, data = await raise_format(database)
+    if data == own:
+        note(f"{place_of(settings)} has the data format of MongoDB {own} already.")
+    else:
+        note(f"Raised the data format of {place_of(settings)} from {data} to {own}.")
 
 
 def forget(arguments: Sequence[str]) -> None:

@@ -2,12 +2,13 @@
 
 import asyncio
 import fcntl
+import os
 import shutil
 import socket
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import quote
@@ -118,7 +119,11 @@ def socket_directory(data_dir: Path) -> Iterator[Path]:
         private = tempfile.TemporaryDirectory(
             prefix="registry-", dir=_TEMPORARY_DIR, ignore_cleanup_errors=True
         )
-    with private as name:
+    with private as name, ExitStack() as stack:
+        # Keeps systemd-tmpfiles from removing it when it is old: it skips those with a lock.
+        descriptor = os.open(name, os.O_RDONLY)
+        stack.callback(os.close, descriptor)
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
         link = Path(name, "mongodb")
         link.symlink_to(directory)
         yield link

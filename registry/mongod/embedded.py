@@ -30,6 +30,7 @@ from pymongo.errors import ConnectionFailure, OperationFailure, PyMongoError
 from registry.mongod.data_directory import (
     MEMBER,
     db_path,
+    has_space,
     is_listening,
     locked,
     socket_directory,
@@ -71,6 +72,9 @@ _LOG_SECONDS = 5.0
 """How often the size of the log is checked."""
 
 _MAX_LOG_BYTES = 16 * 2**20
+
+_MIN_SPACE_BYTES = 32 * 2**20
+"""With less free space, mongod ends, or does not start, for that reason."""
 
 _HINTS = {
     62: "another version of MongoDB has written the data: choose it with --mongod",
@@ -161,6 +165,9 @@ def bound_process(
 async def _end_of(process: Process, log: Path) -> str:
     """Wait until mongod ends, and return why."""
     ended, hint = await wait_for_exit(process), _HINTS.get(process.returncode or 0)
+    with suppress(OSError):
+        if not has_space(log.parent, _MIN_SPACE_BYTES):
+            hint = f"its disk has less than {_MIN_SPACE_BYTES // 2**20} MB of free space"
     return f"{ended}{f': {hint}' if hint else ''} (its log is {log})"
 
 

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import stat
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from registry.mongod import data_directory, embedded
 from registry.mongod.data_directory import running_uri
 from registry.settings import Settings
 from tests.mongods import SOCKET, client_of, program_of, running, start_error
+from tests.programs import required_program
 from tests.support import Database
 
 NAMES = ("plain", pytest.param("x" * 130, marks=pytest.mark.slow))
@@ -45,6 +47,14 @@ def short_path() -> Iterator[Path]:
 
 def mode(path: Path) -> str:
     return stat.filemode(path.stat().st_mode)
+
+
+def matches(directory: Path, pattern: str) -> list[Path]:
+    return list(directory.glob(pattern))
+
+
+def clean(tmpfiles: str, rules: Path) -> None:
+    subprocess.run([tmpfiles, "--clean", rules], check=True, timeout=30)  # noqa: S603 - as a timer does
 
 
 def program(path: Path, script: str) -> Path:
@@ -109,6 +119,28 @@ async def test_only_this_user_can_reach_mongod_and_there_is_no_tcp_port(tmp_path
             "srwx------",
         ]
         assert net["bindIp"] == SOCKET
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+async def test_systemd_tmpfiles_keeps_the_socket(
+    name: str, short_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmpfiles = required_program("systemd-tmpfiles", "it may remove the socket")
+    temporary, data_dir, rules = short_path / "tmp", short_path / name, short_path / "rules"
+    temporary.mkdir()
+    monkeypatch.setattr(data_directory, "_TEMPORARY_DIR", str(temporary))
+    async with embedded.mongod(Settings(data_dir=data_dir)) as uri:
+        for directory in (temporary, data_dir):
+            (directory / "old").mkdir()
+        # Everything in the directories is old enough to be removed, except the data.
+        rules.write_text(
+            f"e {temporary} - - - 0\ne {data_dir} - - - 0\nx {data_dir}/mongodb - - - -\n"
+        )
+        clean(tmpfiles, rules)
+        assert not matches(short_path, "*/old")
+        async with client_of(uri) as client:
+            assert await client.registry.notes.count_documents({}) == 0
 
 
 @pytest.mark.parametrize("name", ["lock", "mongod.log"])

@@ -97,7 +97,12 @@ def check_request(addresses: Addresses, cors: Cors) -> Middleware:
         if connection is not None:
             connection.begin(request)
         headers = request.headers
-        _check_head(request, headers)
+        if (
+            hdrs.EXPECT in headers
+            or hdrs.TRANSFER_ENCODING in headers
+            or request.version != HttpVersion11
+        ):
+            _check_head(request)
         try:
             addresses.check_host(request)
             if _FETCH_SITE in headers:
@@ -116,8 +121,9 @@ def check_request(addresses: Addresses, cors: Cors) -> Middleware:
     return check_request
 
 
-def _check_head(request: web.Request, headers: Mapping[str, str]) -> None:
-    """Raise MalformedRequest, or ExpectationFailed."""
+def _check_head(request: web.Request) -> None:
+    """Raise MalformedRequest, or ExpectationFailed, for a head that no path accepts."""
+    headers = request.headers
     if request.version not in _VERSIONS:
         raise MalformedRequest("The version of HTTP must be 1.1 or 1.0.")
     # aiohttp would pass on a body in another coding.

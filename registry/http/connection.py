@@ -75,10 +75,8 @@ class Connection(asyncio.Protocol):
         """Pass on what has arrived; read no further while it is far ahead."""
         self._arrived += len(data)
         self._protocol.data_received(data)
-        # What aiohttp has paused is left to it: it bounds the bodies and requests that wait.
-        if self._is_far_ahead and self._transport.is_reading():
-            self._transport.pause_reading()
-            self._hold_timer = self._loop.call_later(_BEGIN_SECONDS, self._end_unless_complete)
+        if self._arrived > self._limits.head_bytes:
+            self._pause_if_far_ahead()
 
     def eof_received(self) -> bool | None:
         """Close the connection: a client that half-closes it has gone."""
@@ -108,16 +106,20 @@ class Connection(asyncio.Protocol):
     def begin(self, request: web.BaseRequest) -> None:
         """Begin a request, whose head has arrived."""
         self._request, self._body, self._since = request, request.content, perf_counter()
-        self._read_on()
+        self._arrived = 0
+        if self._hold_timer is not None:
+            self._read_on()
 
     def finish(self, request: web.BaseRequest, response: web.StreamResponse) -> None:
         """Record the end of a response, and await the next request."""
         if request is not self._request:  # it is not valid HTTP, so that no middleware has begun it
             self._since = perf_counter()
         self._record(request, None if self._transport.is_closing() else response)
-        if not self._receives_body:  # else aiohttp discards the rest
+        if request.content.is_eof():  # else aiohttp discards the rest
             self._body = None
-        self._read_on()
+        self._arrived = 0
+        if self._hold_timer is not None:
+            self._read_on()
 
     def close(self) -> None:
         """Close the connection."""
@@ -133,14 +135,17 @@ class Connection(asyncio.Protocol):
         self._request, self._since = None, now
 
     @property
-    def _is_far_ahead(self) -> bool:
-        """Whether more has arrived than a head, and the body of a request with its framing."""
-        body_bytes = 0 if self._body is None else self._body.total_bytes
-        return self._arrived > self._limits.head_bytes + _MAX_FRAMING * body_bytes
-
-    @property
     def _receives_body(self) -> bool:
         return self._body is not None and not self._body.is_eof()
+
+    def _pause_if_far_ahead(self) -> None:
+        """Pause if more has arrived than a head, and the body of a request with its framing."""
+        body_bytes = 0 if self._body is None else self._body.total_bytes
+        is_far_ahead = self._arrived > self._limits.head_bytes + _MAX_FRAMING * body_bytes
+        # What aiohttp has paused is left to it: it bounds the bodies and requests that wait.
+        if is_far_ahead and self._transport.is_reading():
+            self._transport.pause_reading()
+            self._hold_timer = self._loop.call_later(_BEGIN_SECONDS, self._end_unless_complete)
 
     def _end_unless_complete(self) -> None:
         """Close the connection unless a whole request has arrived, which awaits its response."""
@@ -148,12 +153,11 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def _read_on(self) -> None:
-        self._arrived = 0
         if self._hold_timer is not None:
             self._hold_timer.cancel()
             self._hold_timer = None
-            if not self._transport.is_closing():
-                self._transport.resume_reading()
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def _limit_sending(self) -> None:
         self._send_timer = self._loop.call_later(self._limits.send_seconds, self._abort_slow_reader)

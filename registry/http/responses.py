@@ -25,7 +25,6 @@ from registry.http.sending import (
     send_in_parts,
 )
 from registry.protocol import REQUEST_ID
-from registry.storage import Repository, Snapshot
 
 POSITION = "Registry-Position"
 """The position in the change feed of the point in time that a document shows."""
@@ -45,6 +44,8 @@ _COMMON = [
 _OF_CONTENT = (hdrs.CONTENT_TYPE, hdrs.CONTENT_DISPOSITION, hdrs.CONTENT_ENCODING)
 
 _READS = (hdrs.METH_GET, hdrs.METH_HEAD)
+
+_VERSIONS = (HttpVersion11, HttpVersion10)
 
 
 def finish(limits: Limits, addresses: Addresses, deadlines: Deadlines) -> Middleware:
@@ -101,16 +102,11 @@ async def _send_stream(request: web.Request, response: Streamed) -> None:
         beginning = await response.beginning()
         if response.snapshot is not None:  # it has its time by now
             repository = request.app[REPOSITORY]
-            response.headers[POSITION] = await position(response.snapshot, repository)
+            time = response.snapshot.time or await repository.now()
+            response.headers[POSITION] = repository.positions.encode(time)
         _represent(request, response, len(beginning))
         if response.status != 304 and request.method != hdrs.METH_HEAD:
             await response.send(request, beginning)
-
-
-async def position(snapshot: Snapshot, repository: Repository) -> str:
-    """Return the position of a snapshot in the change feed."""
-    time = snapshot.time or await repository.now()
-    return repository.positions.encode(time)
 
 
 def _represent(request: web.Request, response: web.StreamResponse, size: int) -> bool:
@@ -148,7 +144,7 @@ async def finish_head(
     response: web.StreamResponse,
 ) -> None:
     """Complete the head of a response that is about to be sent."""
-    headers = response.headers
+    headers, version = response.headers, request.version
     headers[_SERVER] = "registry"  # without a version, which would reveal known vulnerabilities
     headers[_REQUEST_ID] = request_id(request)
     for name, value in _COMMON:
@@ -157,21 +153,15 @@ async def finish_head(
         deadlines.stop()
     if cors.is_on:
         cors.add_headers(request, headers)
-    if stopping.is_set() or _is_last(request, response):
+    is_last = (
+        stopping.is_set()
+        # aiohttp takes the last trailer of a chunked body for a field of the next request, which
+        # may be that of another client behind a proxy.
+        or hdrs.TRANSFER_ENCODING in request.headers
+        # HTTP/1.0 has no other end of a stream (RFC 9112, 6.3).
+        or (version == HttpVersion10 and response.content_length is None)
+        or version not in _VERSIONS
+    )
+    if is_last:
         response.force_close()
         headers[hdrs.CONNECTION] = "close"
-
-
-def _is_last(request: web.BaseRequest, response: web.StreamResponse) -> bool:
-    """Return whether the connection must close after a response, whatever the client wants.
-
-    It must after a request of another version; after a chunked body, whose last trailer aiohttp
-    takes for a field of the next request, which may be that of another client behind a proxy; and
-    where HTTP/1.0 has no other end of a stream (RFC 9112, 6.3).
-    """
-    if hdrs.TRANSFER_ENCODING in request.headers:
-        return True
-    version = request.version
-    return version != HttpVersion11 and (
-        version != HttpVersion10 or response.content_length is None
-    )

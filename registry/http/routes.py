@@ -7,7 +7,7 @@ The same deadline holds for all of them: a response has to begin within the seco
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from aiohttp import hdrs, web
 
@@ -87,8 +87,13 @@ class BaseView(web.View):
 
     @classmethod
     def of(cls, route: Route) -> type[Self]:
-        """Return the view of a route."""
-        return type(cls.__name__, (cls,), {"route": route})
+        """Return the view of a route, with what it needs of the declaration."""
+        members: dict[str, Any] = {"route": route}
+        if scope := route.scope:
+            members |= {"scope": scope, "resource": scope.resource, "graph": scope.graph}
+            if link := route.relationship:
+                members |= {"relationship": link, "target": scope.graph[link.target]}
+        return type(cls.__name__, (cls,), members)
 
     async def get(self) -> web.StreamResponse:
         """Respond to GET."""

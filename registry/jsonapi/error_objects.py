@@ -36,11 +36,11 @@ class ApiError(RequestError):
     A subclass declares its status and code, a title if it is not the code in words, and what its
     instances have in common; `example` returns one of them, for the OpenAPI description.
 
-    detail: a sentence about this occurrence. pointer: a JSON Pointer into the request document.
-    parameter: the name of a query parameter. headers: added to the response. retry_after: seconds
-    to wait before the next attempt. meta: as in the error object. type_url: identifies the error
-    type in the cursor pagination profile, if it has one. about: the path of a resource with further
-    details, if there is one.
+    detail: about this occurrence, by default what the docstring says of all of them. pointer: a
+    JSON Pointer into the request document. parameter: the name of a query parameter. headers: added
+    to the response. retry_after: seconds to wait before the next attempt. meta: as in the error
+    object. type_url: identifies the error type in the cursor pagination profile, if it has one.
+    about: the path of a resource with further details, if there is one.
     """
 
     code: str
@@ -55,6 +55,8 @@ class ApiError(RequestError):
     def __init_subclass__(cls, *, status: int, code: str, title: str | None = None) -> None:
         cls.status, cls.code = status, code
         cls.title = title or code.replace("_", " ").capitalize()
+        if not hasattr(cls, "detail"):
+            cls.detail = " ".join((cls.__doc__ or "").split())
 
     def __init__(
         self,

@@ -64,9 +64,8 @@ class PageTooLarge(ApiError, status=400, code="page_too_large"):
 class RangeNotSupported(
     ApiError, status=400, code="range_not_supported", title="Range pagination not supported"
 ):
-    """Both `page[after]` and `page[before]` are set; pages between cursors are not supported."""
+    """Send either `page[after]` or `page[before]`, not both: there are no pages between cursors."""
 
-    detail = "Send either `page[after]` or `page[before]`, not both."
     parameter = "page[before]"
     type_url = f"{_CURSOR_PROFILE}/range-pagination-not-supported"
 
@@ -79,9 +78,8 @@ class InvalidAuthorization(ApiError, status=400, code="invalid_request"):
 
 
 class AuthenticationRequired(ApiError, status=401, code="authentication_required"):
-    """The request has no access token."""
+    """The request has no access token: send one in the header `Authorization: Bearer`."""
 
-    detail = "Send an access token in the header `Authorization: Bearer`."
     headers = _challenge()
 
 
@@ -107,12 +105,7 @@ class InsufficientScope(ApiError, status=403, code="insufficient_scope"):
 
 
 class CrossSiteRequest(ApiError, status=403, code="cross_site_request"):
-    """A browser has sent the request for a page of another site."""
-
-    detail = (
-        "This service does not respond to pages of other sites; the setting `--cors-origin` "
-        "allows the origin of a page."
-    )
+    """A page of another site has sent the request; the setting `--cors-origin` may allow it."""
 
 
 class InvalidIdempotencyKey(ApiError, status=400, code="invalid_idempotency_key"):
@@ -142,12 +135,7 @@ class InvalidMerge(ApiError, status=400, code="invalid_merge"):
 
 
 class InvalidPreference(ApiError, status=400, code="invalid_preference"):
-    """`Prefer: tx=rollback` is not possible for this request; nothing was changed."""
-
-    detail = (
-        "`Prefer: tx=rollback` is possible only for POST to a collection or to `/operations`; "
-        "nothing was changed."
-    )
+    """`Prefer: tx=rollback` is possible only for POST to a collection or to `/operations`."""
 
 
 @example("There is no `person` with the id `999`.")
@@ -204,18 +192,15 @@ class ValueTaken(ApiError, status=409, code="value_taken"):
 
 
 class PositionExpired(ApiError, status=410, code="position_expired"):
-    """The changes after the position are no longer kept: list the resources anew."""
+    """The changes after this position are no longer kept.
 
-    detail = (
-        "The changes after this position are no longer kept. List the resources again, and "
-        "follow from the position in the header `Registry-Position` of that response."
-    )
+    List the resources again, and follow from the position in the header `Registry-Position` of that
+    response.
+    """
 
 
 class PreconditionFailed(ApiError, status=412, code="precondition_failed"):
-    """`If-Match` does not match the resource, or `If-None-Match` does."""
-
-    detail = "`If-Match` or `If-None-Match` does not hold; read the resource again."
+    """`If-Match` or `If-None-Match` does not hold; read the resource again."""
 
 
 @example(max_bytes=2**20)
@@ -227,12 +212,10 @@ class BodyTooLarge(ApiError, status=413, code="body_too_large"):
 
 
 class ResultTooLarge(ApiError, status=413, code="result_too_large"):
-    """The result is too large to be stored under an `Idempotency-Key`; nothing was changed."""
+    """The result exceeds the 16 MB that can be stored under an `Idempotency-Key`.
 
-    detail = (
-        "The result exceeds the 16 MB that can be stored under an `Idempotency-Key`. Nothing "
-        "was changed; send fewer operations per request."
-    )
+    Nothing was changed; send fewer operations per request.
+    """
 
 
 @example("computer", 20_000)
@@ -255,9 +238,7 @@ class UnsupportedMediaType(ApiError, status=415, code="unsupported_media_type"):
 
 
 class ExpectationFailed(ApiError, status=417, code="expectation_failed"):
-    """The `Expect` header is not `100-continue`."""
-
-    detail = "The only supported expectation is `100-continue`."
+    """The only supported expectation is `100-continue`."""
 
 
 @example(host="other.example.org")
@@ -311,28 +292,23 @@ class InvalidFile(ApiError, status=422, code="invalid_file"):
 
 
 class IdempotencyKeyReused(ApiError, status=422, code="idempotency_key_reused"):
-    """Another request of this client has the same `Idempotency-Key`; nothing was changed."""
+    """Another request with this `Idempotency-Key` has succeeded.
 
-    detail = (
-        "Another request with this `Idempotency-Key` has succeeded; its path, query string, "
-        "body or `Prefer` was different. Send a new key."
-    )
+    Its path, query string, body or `Prefer` was different. Send a new key.
+    """
 
 
 class InternalError(ApiError, status=500, code="internal_error"):
-    """The service has a bug; its log has the cause, with the id of the request."""
-
-    detail = "The service failed to process the request; its log contains the cause."
+    """The service failed to process the request; its log has the cause, with the id."""
 
 
 class Unavailable(ApiError, status=503, code="unavailable", title="Service unavailable"):
-    """The database did not respond in time; the change may or may not have been applied."""
+    """The database did not respond in time, or too many requests changed the same resources.
 
-    detail = (
-        "The database did not respond in time, or too many requests changed the same "
-        "resources. A change may or may not have been applied: read the resource before "
-        "retrying, unless the request has an `Idempotency-Key`."
-    )
+    A change may or may not have been applied: read the resource before retrying, unless the request
+    has an `Idempotency-Key`.
+    """
+
     headers = _RETRY_AFTER
 
 

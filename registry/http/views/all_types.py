@@ -43,9 +43,7 @@ class AtomicView(DocumentView):
         """
         preferences = read_preferences(self.request)
         load = partial(load_operations, graph=self.app[GRAPH], merges=preferences.merges)
-        self.check_merge(preferences)
-        body = await self.receive(EXTENSION)
-        _, writes, key = await self.parse(body, load, preferences=preferences)
+        _, writes, key = await self.receive(load, preferences=preferences, extension=EXTENSION)
         self.authorize(required_by_operations(writes, self.app[GRAPH]))
         if hdrs.IF_MATCH in self.request.headers:
             raise PreconditionFailed

@@ -1,12 +1,9 @@
 """The base classes of the views of documents: they receive, parse, authorize and write."""
 
-from collections.abc import (
-    Callable,
-    Iterable,
-)
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import chain
-from typing import ClassVar, Self, TypeVar
+from typing import ClassVar, TypeVar
 
 from aiohttp import hdrs, web
 
@@ -21,7 +18,7 @@ from registry.http.request_headers import (
     preconditions,
     read_preferences,
 )
-from registry.http.routes import BaseView, Route
+from registry.http.routes import BaseView
 from registry.jsonapi import content_negotiation
 from registry.jsonapi.authorization import (
     Requirement,
@@ -98,37 +95,32 @@ class DocumentView(BaseView):
                 return replace(query, readable=readable)
         return query
 
-    async def receive(self, extension: str | None = None) -> bytes:
-        """Return the body. extension: the URI that the media types must name.
+    async def receive(
+        self,
+        load: Callable[[bytes], _Document],
+        scope: QueryScope | None = None,
+        preferences: Preferences = NO_PREFERENCES,
+        extension: str | None = None,
+    ) -> tuple[Query, _Document, IdempotencyKey | None]:
+        """Return the query, the loaded document, and the idempotency key if there is one.
 
-        Checks in this order: media types, size, token (again after a slow body). The first that
-        fails is reported: raises NotAcceptable, UnsupportedMediaType, BodyTooLarge, RequestTimeout,
-        MalformedRequest, Overloaded, InvalidToken, KeysUnavailable.
+        scope: None if the path supports no parameters. extension: the URI that the media types must
+        name. Checks in this order: preferences, media types, size, token (again after a slow body),
+        then query, document and key together. The first that fails is reported: raises
+        InvalidMerge, as `read_body`, InvalidToken, KeysUnavailable, or ApiErrors.
         """
         request = self.request
+        if preferences.merges and hdrs.IF_MATCH in request.headers:
+            raise InvalidMerge  # it is not known yet which resource is meant
         self.negotiate(extension)
         is_late = not request.content.is_eof()
         body = await read_body(request, extension)
         # Not always: 2 % of the CPU time of creating a person.
-        has_waited = is_late or len(body) > MAX_INLINE_BYTES
-        if has_waited and PRINCIPAL in request and (token := bearer_token(request)):
-            await self.app[AUTHENTICATOR].verify(token)
-        return body
-
-    async def parse(
-        self,
-        body: bytes,
-        load: Callable[[bytes], _Document],
-        scope: QueryScope | None = None,
-        preferences: Preferences = NO_PREFERENCES,
-    ) -> tuple[Query, _Document, IdempotencyKey | None]:
-        """Return the query, the loaded document, and the idempotency key if there is one.
-
-        scope: None if the path supports no parameters. Raises ApiErrors with all errors of them.
-        """
+        if is_late or len(body) > MAX_INLINE_BYTES:
+            await self.verify_token()
 
         def load_keyed() -> tuple[_Document, IdempotencyKey | None]:
-            return load(body), idempotency_key(self.request, body, preferences)
+            return load(body), idempotency_key(request, body, preferences)
 
         errors = ErrorCollector()
         with errors:
@@ -138,10 +130,10 @@ class DocumentView(BaseView):
         errors.raise_any()
         return query, document, key
 
-    def check_merge(self, preferences: Preferences) -> None:
-        """Raise InvalidMerge for `If-Match`: it is not known yet which resource is meant."""
-        if preferences.merges and hdrs.IF_MATCH in self.request.headers:
-            raise InvalidMerge
+    async def verify_token(self) -> None:
+        """Raise InvalidToken if the token of the request has ended meanwhile; KeysUnavailable."""
+        if PRINCIPAL in self.request and (token := bearer_token(self.request)):
+            await self.app[AUTHENTICATOR].verify(token)
 
     def authorize(self, requirements: Iterable[Requirement]) -> None:
         """Raise ApiErrors for what the access token does not allow, if one is needed."""
@@ -153,31 +145,25 @@ class DocumentView(BaseView):
 class ResourceView(DocumentView):
     """A view below the path of a type.
 
-    scope: of the query parameters, for a single resource of the type. graph: all types.
+    scope: of the query parameters, for a single resource of the type. graph: all types. query: of
+    the request. snapshot: what the response shows. change: by the write that is responded to; None
+    for a read.
     """
 
     scope: ClassVar[QueryScope]
     resource: ClassVar[ResourceType]
     graph: ClassVar[Graph]
+    query: Query
+    snapshot: Snapshot
+    change: Change | None = None
 
-    @classmethod
-    def of(cls, route: Route) -> type[Self]:
-        """Return the view of a route, whose scope is that of a type."""
-        bound = super().of(route)
-        assert route.scope is not None  # noqa: S101 - for mypy: it is not that of operations
-        bound.scope, bound.resource, bound.graph = (
-            route.scope,
-            route.scope.resource,
-            route.scope.graph,
-        )
-        return bound
-
-    def read_query(self, scope: QueryScope) -> Query:
-        """Return the parsed query string, which the access token allows. Raises ApiErrors."""
-        query = self.parse_query(scope)
-        if query is not NO_PARAMETERS:
-            self.authorize(required_by_query(query, scope))
-        return query
+    def begin_reading(self, scope: QueryScope) -> None:
+        """Set `query` and `snapshot`. Raises as `negotiate`, or ApiErrors."""
+        self.negotiate()
+        self.query = self.parse_query(scope)
+        if self.query is not NO_PARAMETERS:
+            self.authorize(required_by_query(self.query, scope))
+        self.snapshot = self.repository.snapshot()
 
     @property
     def resource_id(self) -> int:
@@ -194,10 +180,7 @@ class ResourceView(DocumentView):
         self.authorize(chain(by_query, required_by_change(change, self.graph)))
 
     async def write(
-        self,
-        verb: Verb,
-        change: Change = NO_CHANGE,
-        key: IdempotencyKey | None = None,
+        self, verb: Verb, change: Change = NO_CHANGE, key: IdempotencyKey | None = None
     ) -> WriteResult:
         """Write the resource or its links if the preconditions hold, and return the result.
 
@@ -212,13 +195,14 @@ class ResourceView(DocumentView):
         (result,) = await self.repository.write([write], key, author=self.author)
         return result
 
-    async def written_record(self, result: WriteResult, query: Query, snapshot: Snapshot) -> Record:
-        """Return the resource that the response to a write shows.
+    async def written_record(self, result: WriteResult) -> Record:
+        """Return the resource that the response to a write shows; set `change` and `snapshot`.
 
         With `include` or counts, it is shown as of the commit, as what is included or counted.
         Raises NotFound if another request has deleted it in the same transaction, Unavailable, or
         Overloaded.
         """
-        if (query.include or query.counts) and not result.is_replayed:
-            return await snapshot.get(self.resource, result.record[ID])
+        self.change, self.snapshot = result.write.change, self.repository.snapshot(result.time)
+        if (self.query.include or self.query.counts) and not result.is_replayed:
+            return await self.snapshot.get(self.resource, result.record[ID])
         return result.record

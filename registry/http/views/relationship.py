@@ -1,19 +1,16 @@
 """The views of relationships: their linkage and the related resources."""
 
-from collections.abc import AsyncGenerator, AsyncIterable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import partial
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from aiohttp import web
 
 from registry.compound import CompoundStream, resolve, single_chunk
 from registry.http.request_headers import NO_PREFERENCES
-from registry.http.routes import Route
-from registry.http.sending import Streamed
-from registry.http.views.resource import read_listing
-from registry.http.views.responding_view import JSONAPI, RespondingView, document_pieces
+from registry.http.views.responding_view import Chunks, RespondingView
 from registry.jsonapi.changes import Verb
 from registry.jsonapi.documents import (
     Envelope,
@@ -23,15 +20,14 @@ from registry.jsonapi.documents import (
     identifiers,
     path_of,
     relationship_links,
-    resource_objects,
 )
 from registry.jsonapi.error_types import NotFound
-from registry.jsonapi.pagination import Window, page_links, page_meta
+from registry.jsonapi.pagination import page_links, page_meta
 from registry.jsonapi.query import Query, QueryScope
 from registry.jsonapi.request_documents import load_linkage
-from registry.model.record import Record
+from registry.model.record import ID, Record
 from registry.model.resource_type import Relationship, ResourceType
-from registry.storage import Listing, Snapshot
+from registry.storage import Listing
 
 
 class _RelationshipView(RespondingView):
@@ -40,31 +36,26 @@ class _RelationshipView(RespondingView):
     relationship: ClassVar[Relationship]
     target: ClassVar[ResourceType]
 
-    @classmethod
-    def of(cls, route: Route) -> type[Self]:
-        """Return the view of a route, whose path is that of a relationship."""
-        bound = super().of(route)
-        assert route.relationship is not None  # noqa: S101 - for mypy
-        bound.relationship = route.relationship
-        bound.target = bound.graph[route.relationship.target]
-        return bound
-
     @property
     def related_scope(self) -> QueryScope:
         """The scope of the query parameters when the related resources are the primary data."""
         return replace(self.scope, resource=self.target, many=self.relationship.to_many)
 
-    def members(self, owner: Record, query: Query, snapshot: Snapshot) -> Listing:
-        """Return the related resources of a to-many relationship."""
-        within = {self.relationship.foreign_key: owner["_id"]}
-        return Listing(snapshot, self.target, query, within)
+    async def owner(self) -> Record:
+        """Return the resource of the path, which has the relationship."""
+        return await self.snapshot.get(self.resource, self.resource_id)
 
-    async def related(self, owner: Record, snapshot: Snapshot) -> list[Record]:
+    def members(self, owner: Record, query: Query) -> Listing:
+        """Return the related resources of a to-many relationship."""
+        within = {self.relationship.foreign_key: owner[ID]}
+        return Listing(self.snapshot, self.target, query, within)
+
+    async def related(self, owner: Record) -> list[Record]:
         """Return the related resource of a to-one relationship, if there is one."""
         key = owner.get(self.relationship.foreign_key)
         if key is not None:
             with suppress(NotFound):  # a dangling key counts as null
-                return [await snapshot.get(self.target, key)]
+                return [await self.snapshot.get(self.target, key)]
         return []
 
 
@@ -73,28 +64,14 @@ class RelatedView(_RelationshipView):
 
     async def get(self) -> web.StreamResponse:
         """Respond with the related resource, or the collection of them."""
-        query, table = read_listing(self, self.related_scope)
-        snapshot = self.repository.snapshot()
-        owner = await snapshot.get(self.resource, self.resource_id)
+        table = self.begin_listing(self.related_scope)
+        owner = await self.owner()
         if self.relationship.to_many:
-            listing = self.members(owner, query, snapshot)
-            return await self.respond_with_listing(self.target, listing, query, snapshot, table)
-        records = await self.related(owner, snapshot)
-        compound = await resolve(self.target, records, query, snapshot, self.graph)
-        links = {"self": path_of(self.resource, owner["_id"], self.relationship.name)}
-        if compound is None:
-            stream = CompoundStream(self.target, query, snapshot, self.graph)
-            envelope = Envelope(links, many=False)
-            primary = stream.primary(single_chunk(records))
-            pieces = document_pieces(stream, primary, query, envelope)
-            return Streamed(self.in_slot(pieces), snapshot, 200, JSONAPI)
-
-        def encode() -> bytes:
-            objects = resource_objects(self.target, records, compound.relationships, query)
-            data = objects[0] if objects else "null"
-            return encode_document(data, compound, query, self.graph, links)
-
-        return await self.respond(encode, compound.size, snapshot)
+            members = self.members(owner, self.query)
+            return await self.respond_with_listing(self.target, members, table)
+        links = {"self": path_of(self.resource, owner[ID], self.relationship.name)}
+        envelope = Envelope(links, many=False)
+        return await self.respond_with_records(self.target, await self.related(owner), envelope)
 
 
 class LinkageView(_RelationshipView):
@@ -103,81 +80,59 @@ class LinkageView(_RelationshipView):
     async def get(self) -> web.StreamResponse:
         """Respond with the identifiers of the related resources."""
         resource, relationship, target = self.resource, self.relationship, self.target
-        self.negotiate()
-        query = self.read_query(replace(self.related_scope, linkage=(resource, relationship)))
-        page = query.page
-        snapshot = self.repository.snapshot()
-        owner = await snapshot.get(self.resource, self.resource_id)
-        if relationship.to_many and page is None:
-            return Streamed(self._all_pieces_of(owner, query, snapshot), snapshot, 200, JSONAPI)
-        if page is None:
-            window = Window(await self.related(owner, snapshot), more=False)
-            own_links = relationship_links(resource, owner["_id"], relationship.name)
-            links: dict[str, str | None] = {**own_links}
+        self.begin_reading(replace(self.related_scope, linkage=(resource, relationship)))
+        owner, page = await self.owner(), self.query.page
+        records: Sequence[Record]
+        if not relationship.to_many:
+            records = await self.related(owner)
+            own_links = relationship_links(resource, owner[ID], relationship.name)
+            envelope = Envelope(own_links, many=False)
+        elif page is None:
+            encode = partial(self._identifiers, Envelope(self._absolute_links))
+            return self.stream(self.all_pieces(self._identified(owner), encode))
         else:
-            window = await self._identified(owner, query, snapshot).window(page)
+            window = await self._identified(owner).window(page)
+            records = window.records
             links = {**self._absolute_links, **page_links(page, window, self.url)}
-        start = (relationship.name,)
-        compound = await resolve(target, window.records, query, snapshot, self.graph, start)
+            envelope = Envelope(links, page_meta(page, window))
+        compound = await resolve(
+            target, records, self.query, self.snapshot, self.graph, (relationship.name,)
+        )
         if compound is None:
-            meta = page_meta(page, window) if relationship.to_many else None
-            envelope = Envelope(links, meta, relationship.to_many)
-            pieces = self._pieces(single_chunk(window.records), query, snapshot, envelope)
-            return Streamed(self.in_slot(pieces), snapshot, 200, JSONAPI)
-        if query.include:  # its paths begin with the relationship
+            return self.stream(self.in_slot(self._identifiers(envelope, single_chunk(records))))
+        if self.query.include:  # its paths begin with the relationship
             rest = {**(compound.included or {})}
-            first = {target.type: [*window.records, *rest.pop(target.type, ())]}
+            first = {target.type: [*records, *rest.pop(target.type, ())]}
             compound = replace(compound, included={**first, **rest})
 
-        def encode() -> bytes:
-            ids = [record["_id"] for record in window.records]
+        def encode_all() -> bytes:
+            ids = [record[ID] for record in records]
             if resource.read_only:  # a period keeps the ids of what is deleted
                 key = owner.get(relationship.foreign_key)
                 ids = [] if key is None else [key]
-            members = identifiers(target.type, ids)
-            if relationship.to_many:
-                data, meta = array(members), page_meta(page, window)
-            else:
-                data, meta = members[0] if members else "null", None
-            return encode_document(data, compound, query, self.graph, links, meta)
+            members, (links, meta, many) = identifiers(target.type, ids), envelope
+            data = array(members) if many else members[0] if members else "null"
+            return encode_document(data, compound, self.query, self.graph, links, meta)
 
-        size = len(window.records) + compound.size
-        return await self.respond(encode, size, snapshot, owner)
+        return await self.respond(encode_all, len(records) + compound.size, owner)
 
-    async def _all_pieces_of(
-        self, owner: Record, query: Query, snapshot: Snapshot
-    ) -> AsyncGenerator[bytes]:
-        """Yield all identifiers while they are read, as with a collection."""
-        envelope = Envelope(self._absolute_links)
-        async with (
-            self._identified(owner, query, snapshot).chunks(self.client) as chunks,
-            aclosing(self._pieces(chunks, query, snapshot, envelope)) as pieces,
-        ):
-            async for piece in pieces:
-                yield piece
-
-    async def _pieces(
-        self,
-        chunks: AsyncIterable[Sequence[Record]],
-        query: Query,
-        snapshot: Snapshot,
-        envelope: Envelope,
-    ) -> AsyncGenerator[bytes]:
+    async def _identifiers(self, envelope: Envelope, chunks: Chunks) -> AsyncGenerator[bytes]:
         """Yield a document of identifiers in pieces. chunks: the resources that they identify."""
         start = (self.relationship.name,)
-        stream = CompoundStream(self.target, query, snapshot, self.graph, start)
+        stream = CompoundStream(self.target, self.query, self.snapshot, self.graph, start)
         async with aclosing(stream.identified(chunks)) as ids, aclosing(stream.included()) as rest:
-            included = None if query.include is None else rest
-            encoded = encode_linkage(ids, self.target.type, included, query, envelope)
+            included = None if self.query.include is None else rest
+            encoded = encode_linkage(ids, self.target.type, included, self.query, envelope)
             async with aclosing(encoded) as pieces:
                 async for piece in pieces:
                     yield piece
 
-    def _identified(self, owner: Record, query: Query, snapshot: Snapshot) -> Listing:
+    def _identified(self, owner: Record) -> Listing:
         """Return the members, with their attributes only if these are included."""
+        query = self.query
         if not query.include:
             query = replace(query, fields={**query.fields, self.target.type: frozenset()})
-        return self.members(owner, query, snapshot)
+        return self.members(owner, query)
 
     @property
     def _absolute_links(self) -> dict[str, str | None]:
@@ -192,7 +147,7 @@ class LinkageView(_RelationshipView):
 
     async def _change(self, verb: Verb) -> web.Response:
         load = partial(load_linkage, relationship=self.relationship, verb=verb)
-        _, change, key = await self.parse(await self.receive(), load)
+        _, change, key = await self.receive(load)
         result = await self.write(Verb.UPDATE, change, key)
         headers = NO_PREFERENCES.acknowledge(is_replayed=result.is_replayed)
         return web.Response(status=204, headers=headers)

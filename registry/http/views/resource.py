@@ -5,20 +5,16 @@ from functools import partial
 
 from aiohttp import hdrs, web
 
-from registry.csv_format import CsvTable
 from registry.http.request_headers import is_current, read_preferences
-from registry.http.views.document_view import ResourceView
 from registry.http.views.responding_view import JSONAPI, RespondingView
 from registry.http.views.row_import import import_rows
-from registry.jsonapi.authorization import required_by_query
 from registry.jsonapi.changes import NEW, Verb, Write
-from registry.jsonapi.content_negotiation import csv_charset, prefers
+from registry.jsonapi.content_negotiation import csv_charset
 from registry.jsonapi.error_objects import quoted
 from registry.jsonapi.error_types import InvalidParameter, NotFound, PreconditionFailed
-from registry.jsonapi.query import WITH_COUNT, Query, QueryScope
+from registry.jsonapi.query import WITH_COUNT
 from registry.jsonapi.request_documents import load
 from registry.jsonapi.visible_revisions import is_visible
-from registry.protocol import CSV_TYPE
 from registry.storage import Listing
 
 _NOT_STORED = "{} is not possible with `Prefer: tx=rollback`, as it reads what is stored."
@@ -29,23 +25,20 @@ class DetailView(RespondingView):
 
     async def get(self) -> web.StreamResponse:
         """Respond with the resource."""
-        self.negotiate()
-        query = self.read_query(self.scope)
-        snapshot = self.repository.snapshot()
-        record = await snapshot.get(self.resource, self.resource_id)
-        if not is_visible(self.resource, record, query):
-            raise NotFound.resource(self.resource.type, str(self.resource_id))
-        return await self.respond_with_resource(record, query, snapshot)
+        self.begin_reading(self.scope)
+        id_ = self.resource_id
+        record = await self.snapshot.get(self.resource, id_)
+        if not is_visible(self.resource, record, self.query):
+            raise NotFound.resource(self.resource.type, str(id_))
+        return await self.respond_with_resource(record)
 
     async def patch(self) -> web.StreamResponse:
         """Change the attributes and relationships in the body, all or none."""
         load_change = partial(load, resource=self.resource, verb=Verb.UPDATE)
-        query, change, _ = await self.parse(await self.receive(), load_change, self.scope)
-        self.authorize_write(query, change)
+        self.query, change, _ = await self.receive(load_change, self.scope)
+        self.authorize_write(self.query, change)
         result = await self.write(Verb.UPDATE, change)
-        snapshot = self.repository.snapshot(result.time)
-        record = await self.written_record(result, query, snapshot)
-        return await self.respond_with_resource(record, query, snapshot, change)
+        return await self.respond_with_resource(await self.written_record(result))
 
     async def delete(self) -> web.Response:
         """Delete the resource; resources linked to it stay, unlinked."""
@@ -60,10 +53,9 @@ class CollectionView(RespondingView):
 
     async def get(self) -> web.StreamResponse:
         """Respond with the collection, filtered, sorted and paged by the query."""
-        query, table = read_listing(self, replace(self.scope, many=True))
-        snapshot = self.repository.snapshot()
-        listing = Listing(snapshot, self.resource, query)
-        return await self.respond_with_listing(self.resource, listing, query, snapshot, table)
+        table = self.begin_listing(replace(self.scope, many=True))
+        listing = Listing(self.snapshot, self.resource, self.query)
+        return await self.respond_with_listing(self.resource, listing, table)
 
     async def post(self) -> web.StreamResponse:
         """Create a resource, or update one as the request prefers; or import a file of rows.
@@ -74,39 +66,23 @@ class CollectionView(RespondingView):
         charset = csv_charset(self.request.headers.get(hdrs.CONTENT_TYPE))
         if charset is not None:
             return await import_rows(self, charset)
-        preferences = read_preferences(self.request)
-        merges = preferences.merges
-        load_change = partial(load, resource=self.resource, verb=Verb.ADD, merges=merges)
-        self.check_merge(preferences)
-        body = await self.receive()
-        query, change, key = await self.parse(body, load_change, self.scope, preferences)
+        preferences, resource = read_preferences(self.request), self.resource
+        merges, rolls_back = preferences.merges, preferences.rolls_back
+        load_change = partial(load, resource=resource, verb=Verb.ADD, merges=merges)
+        query, change, key = await self.receive(load_change, self.scope, preferences)
         self.authorize_write(query, change)
         if is_current(self.request, None):
             raise PreconditionFailed
-        if preferences.rolls_back and (query.include is not None or query.counts):
+        if rolls_back and (query.include is not None or query.counts):
             name = WITH_COUNT if query.counts else "include"
             raise InvalidParameter(_NOT_STORED.format(quoted(name)), parameter=name)
-        query = replace(
-            query, fields={self.resource.type: self.resource.writable.keys(), **query.fields}
-        )
-        write = Write(Verb.ADD, self.resource, NEW, change, merges=merges)
+        fields = {resource.type: resource.writable.keys(), **query.fields}
+        self.query = replace(query, fields=fields)
+        write = Write(Verb.ADD, resource, NEW, change, merges=merges)
         (result,) = await self.repository.write(
-            [write], key, author=self.author, rolls_back=preferences.rolls_back
+            [write], key, author=self.author, rolls_back=rolls_back
         )
-        snapshot = self.repository.snapshot(result.time)
-        record = await self.written_record(result, query, snapshot)
+        record = await self.written_record(result)
         status = 201 if result.write.verb is Verb.ADD else 200
         headers = {**JSONAPI, **preferences.acknowledge(is_replayed=result.is_replayed)}
-        return await self.respond_with_resource(record, query, snapshot, change, status, headers)
-
-
-def read_listing(view: ResourceView, scope: QueryScope) -> tuple[Query, CsvTable | None]:
-    """Return the query of a request, and the table for a list if `Accept` prefers CSV."""
-    view.negotiate()
-    query = view.read_query(scope)
-    if not scope.many or not prefers(CSV_TYPE, view.request.headers.getall(hdrs.ACCEPT, ())):
-        return query, None
-    table = CsvTable(query, scope.resource, scope.graph)
-    # What `include` itself names was authorized before.
-    view.authorize(required_by_query(table.query, scope, f"fields[{scope.resource.type}]"))
-    return table.query, table
+        return await self.respond_with_resource(record, status, headers)

@@ -11,7 +11,6 @@ import orjson
 from aiohttp import hdrs, web
 
 from registry.access.principal import Action
-from registry.http.access_control import AUTHENTICATOR, PRINCIPAL, bearer_token
 from registry.http.addresses import query_of
 from registry.http.app_keys import DEADLINES
 from registry.http.error_responses import log_error
@@ -101,7 +100,7 @@ async def _store(
                 view.authorize(needed)
             # Read while the database works.
             following = asyncio.ensure_future(anext(batches, None))
-            await _check_token(view)
+            await view.verify_token()
             valid = [row for row in batch if not row.errors]
             report.add(batch, await rows.write(valid) if valid else {})
         report.complete()
@@ -113,13 +112,6 @@ async def _store(
         following.cancel()
         with suppress(asyncio.CancelledError, Exception):
             await following
-
-
-async def _check_token(view: ResourceView) -> None:
-    """Raise InvalidToken if the token has ended meanwhile."""
-    request = view.request
-    if PRINCIPAL in request and (token := bearer_token(request)):
-        await view.app[AUTHENTICATOR].verify(token)
 
 
 async def _chunks(request: web.Request) -> AsyncGenerator[tuple[bytes, bool]]:

@@ -1,6 +1,7 @@
 """Files of rows, sent to a collection: what is stored, and the report."""
 
 import asyncio
+import gzip
 import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -161,6 +162,19 @@ async def test_a_file_can_be_refused_as_a_whole(
     refused, document = await post(api, path, file)
     assert (refused, detail in document["errors"][0]["detail"]) == (status, True), document
     assert await serials(api) == []
+
+
+async def test_a_file_may_be_compressed(api_on_runner: Api) -> None:
+    api, coded = api_on_runner, {"Content-Encoding": "gzip"}
+    few = gzip.compress(b"serial\nA\n")
+    assert await report(api, BY_SERIAL, few, **coded) == {"rows": 1, "created": {"computer": 1}}
+    status, document = await post(api, BY_SERIAL, few[:-4], **coded)  # the end is missing
+    assert (status, document["errors"][0]["code"]) == (400, "malformed_request")
+    rows = "".join(f"S-{'x' * 200}-{number}\n" for number in range(2_000))
+    many = gzip.compress(f"serial\n{rows}".encode())
+    _, lines = await post(api, BY_SERIAL, many[:-4], **coded)
+    assert lines[-1]["errors"][0]["code"] == "malformed_request"
+    assert await count(api) == 1 + lines[-2]["meta"]["rows"] > 1
 
 
 async def test_a_client_may_send_all_of_a_file_before_it_reads_the_report(api: Api) -> None:

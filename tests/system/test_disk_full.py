@@ -16,6 +16,7 @@ import orjson
 import pytest
 
 from registry.mongod.data_directory import RESERVE_BYTES
+from registry.protocol import CSV_TYPE
 from tests.support import ATOMIC, MEDIA_TYPE, OPERATIONS, add, new
 from tests.system.conftest import Start
 from tests.system.service import TIMEOUT, Service, eventually, person, start_error
@@ -71,6 +72,14 @@ def send(
             return f"{error.code} {orjson.loads(error.read())['errors'][0]['code']}"
 
 
+def import_file(service: Service, file: bytes) -> list[Any]:
+    """Import persons; return the lines of the report."""
+    url = f"{service.url}/persons?rows[key]=first_name,last_name"
+    request = Request(url, file, {"Content-Type": CSV_TYPE})  # noqa: S310 - http
+    with urlopen(request, timeout=TIMEOUT) as response:  # noqa: S310 - http
+        return [orjson.loads(line) for line in response]
+
+
 def create_batch(service: Service) -> str:
     """Create persons, all or none; return as `send` does."""
     operation = add(new("person", first_name="x" * 255, last_name="y" * 255))
@@ -106,6 +115,26 @@ def test_only_changes_are_refused_while_the_disk_is_nearly_full(start: Start, di
     assert service.request("/persons")["meta"]["count"] == created + 1
     assert service.mongod == mongod
     assert service.stop()[0] == 0
+
+
+def test_an_import_ends_when_the_disk_is_full_and_is_completed_when_it_is_not(
+    start: Start, disk: Path
+) -> None:
+    service = start(data_dir=disk / "data")
+    rows = "".join(f"{number},{'x' * 200}\n" for number in range(100_000))
+    file = f"first_name,last_name\n{rows}".encode()
+    fill(disk, RESERVE_BYTES + MARGIN_BYTES)
+    *_, counts, error = import_file(service, file)
+    assert [each["code"] for each in error["errors"]] == ["disk_full"]
+    assert "complete" not in counts["meta"]
+    counted = counts["meta"]["created"]["person"]
+    assert counted == service.request("/persons?page[number]=1")["meta"]["total"]
+    (disk / "filler").unlink()
+    assert eventually(lambda: can_write(service))
+    totals = import_file(service, file)[-1]["meta"]
+    assert totals["complete"]
+    assert totals["unchanged"]["person"] == counted
+    assert totals["created"]["person"] == 100_000 - counted
 
 
 def test_a_service_without_space_ends_and_starts_when_there_is_some(

@@ -5,16 +5,20 @@ signal or a fail point of mongod, so that each occurs at the same step of every 
 """
 
 import asyncio
+import json
 import os
 import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from typing import Any
 
 import pytest
 import pytest_asyncio
+from aiohttp import ClientSession, ClientTimeout
 
+from registry.protocol import CSV_TYPE
 from registry.testing import new_name
 from tests.mongods import client_of, program_of
 from tests.replica_set import Member, ReplicaSet, replica_set_on
@@ -245,6 +249,50 @@ async def test_without_a_majority_every_request_is_refused_until_it_is_back(
         killed.start()
         await progress()
     assert [reply.status for reply in replies] == [503] * 5
+
+
+async def import_file(
+    url: str, file: str, interrupt: Callable[[], Awaitable[None]] | None = None
+) -> list[Any]:
+    """Import computers; return the lines of the report. interrupt: called after the third."""
+    lines = list[Any]()
+    async with (
+        ClientSession(timeout=ClientTimeout(120)) as session,
+        session.post(
+            f"{url}/computers?rows[key]=serial", data=file, headers={"Content-Type": CSV_TYPE}
+        ) as response,
+    ):
+        async for line in response.content:
+            lines.append(json.loads(line))
+            if len(lines) == 3 and interrupt:
+                await interrupt()
+    return lines
+
+
+@pytest.mark.parametrize("has_majority", [True, False])
+async def test_an_import_whose_primary_is_lost_is_completed_by_the_next(
+    has_majority: bool, replica_set: ReplicaSet, database: Database, serve: Serve
+) -> None:
+    async def interrupt() -> None:
+        lost = [await replica_set.primary()] if has_majority else await replica_set.secondaries()
+        for member in lost:
+            member.kill()
+
+    url, rows = serve(*IMPATIENT).url, 20_000
+    file = "serial\n" + "".join(f"S-{number}\n" for number in range(rows))
+    *_, counts, last = await import_file(url, file, interrupt)
+    # With the next primary, it continues, unless a commit is in doubt.
+    if not has_majority or "errors" in last:
+        assert [each["status"] for each in last["errors"]] == ["503"]
+        assert "complete" not in counts["meta"]
+    counted = counts["meta"]["created"]["computer"]
+    await replica_set.recover()
+    assert counted <= await database.computers.count_documents({})
+    totals = (await import_file(url, file))[-1]["meta"]
+    assert totals["complete"]
+    assert totals["unchanged"]["computer"] >= counted
+    assert totals["unchanged"]["computer"] + totals["created"].get("computer", 0) == rows
+    assert await database.computers.count_documents({}) == rows
 
 
 async def test_requests_continue_with_the_next_primary_when_theirs_is_frozen(

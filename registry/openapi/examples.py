@@ -1,10 +1,12 @@
-"""Examples of request documents, which Swagger UI sends unless the user edits them.
+"""Examples of request bodies, which Swagger UI sends unless the user edits them.
 
 The other examples follow from the schemas. These leave relationships out: to link the resource with
 the id 1 would take it from another one.
 """
 
+import csv
 from collections.abc import Iterable
+from io import StringIO
 
 from registry.model.graph import Graph
 from registry.model.resource_type import Relationship, ResourceType
@@ -15,6 +17,14 @@ from registry.protocol import OPERATIONS
 def creation(resource_type: ResourceType) -> Json:
     """Return the document that creates a resource."""
     return {"data": _resource(resource_type, resource_type.writable)}
+
+
+def rows(resource_type: ResourceType) -> str:
+    """Return a CSV file that creates a resource."""
+    attributes, file = creation(resource_type)["data"]["attributes"], StringIO()
+    writer = csv.writer(file)
+    writer.writerows([attributes.keys(), attributes.values()])
+    return file.getvalue()
 
 
 def update(resource_type: ResourceType) -> Json:

@@ -10,6 +10,7 @@ from registry.jsonapi.query_parameters import QUERY_PARAMETERS, AppliesTo
 from registry.model.graph import Graph
 from registry.openapi.schemas import POSITIVE, Json
 from registry.protocol import (
+    CSV_TYPE,
     IDEMPOTENCY_KEY,
     IDEMPOTENCY_REPLAYED,
     LAST_EVENT_ID,
@@ -77,7 +78,10 @@ def query_parameters(scope: QueryScope) -> list[Json]:
 
 def row_parameters(scope: QueryScope) -> list[Json]:
     """Return the parameters of the import of a file."""
-    return list(_described(scope, AppliesTo.ROWS))
+    described = list(_described(scope, AppliesTo.ROWS))
+    for parameter in described:
+        parameter["description"] = f"For `{CSV_TYPE}` only. {parameter['description']}"
+    return described
 
 
 def feed_parameters(graph: Graph) -> list[Json]:

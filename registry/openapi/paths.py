@@ -81,6 +81,13 @@ HEADERS: Json = {
 _TEXT: Json = {"schema": {"type": "string"}}
 """What is not JSON."""
 
+_REPORT = (
+    "Of a file, a report, sent while its rows are stored: lines of JSON with the `errors` of a "
+    "row, whose `source` has its `line` and `column`, or with the counts so far in `meta`. The "
+    "last line has `complete: true` there, or `errors` that say why the import has ended before."
+)
+"""What the import of a file responds with."""
+
 _REQUEST_ID = "7f2c9a1e5b8d4c30a6e1f0d29b47c583"
 
 _READ = (POSITION, "ETag")
@@ -93,9 +100,11 @@ _TEXTS = {
     f"`Accept: {CSV_TYPE}`, a table for spreadsheets: `fields` selects the columns, and `include` "
     "adds those of to-one relationships.",
     "create_{type}": "The service assigns the id. Resources in to-many relationships that are "
-    "linked elsewhere move. Without `fields`, the response contains the writable attributes. The "
-    f"parameters `rows` are those of `{CSV_TYPE}`: a file with a row per resource is imported, "
-    "with a report of lines in JSON.",
+    "linked elsewhere move. Without `fields`, the response contains the writable attributes. "
+    f"With `Content-Type: {CSV_TYPE}`, a file with a header and a row per resource is imported, "
+    "whatever its size; its `charset` may be another than UTF-8. A file has the parameters `rows` "
+    "only: with another, such as `include`, `fields` or `withCount`, or with the header "
+    f"`{IDEMPOTENCY_KEY}`, it gets 400.",
     "read_{type}": "One resource by its id.",
     "update_{type}": "Changes only the attributes and relationships in the request, all of them or "
     "none. Linkage replaces the relationship; resources in to-many relationships that are linked "
@@ -229,12 +238,13 @@ def _of_collection(scope: QueryScope) -> Iterator[_Operation]:
     yield _list("list_{types}", replace(scope, many=True))
     name, schema = resource_type.type, schema_of(resource_type, "Document")
     responses = {
-        "200": _response(f"The {name} that is updated, as preferred.", schema, *_WRITTEN),
+        "200": _response(f"The {name} that is updated, as preferred. {_REPORT}", schema, *_WRITTEN),
         "201": _response(f"The new {name}.", schema, "Location", *_WRITTEN),
     }
     body = _body(schema_of(resource_type, "Create"), examples.creation(resource_type))
-    # A file of rows, and the report of its import.
-    body["content"][CSV_TYPE] = responses["200"]["content"][NDJSON_TYPE] = _TEXT
+    body["description"] += " Or a CSV file: see above."
+    body["content"][CSV_TYPE] = _TEXT | {"example": examples.rows(resource_type)}
+    responses["200"]["content"][NDJSON_TYPE] = _TEXT
     shown = [*query_parameters(scope), *row_parameters(scope)]
     yield _Operation("post", "create_{type}", responses, shown, body)
 

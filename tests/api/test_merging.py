@@ -403,14 +403,14 @@ async def test_a_merge_with_a_key_that_changes_nothing_shows_the_commit_and_no_r
     api: Api, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await merge(api, "person", ADA)
-    commit = UnitOfWork._commit
+    store = UnitOfWork._store
 
-    async def change_meanwhile(unit: UnitOfWork, *args: Any) -> None:
+    def change_meanwhile(unit: UnitOfWork, *args: Any) -> None:
         change = {"$set": {"first_name": "Augusta"}, "$inc": {"version": 1}}
-        await database.persons.update_one({"_id": 1}, change)
-        await commit(unit, *args)
+        database.delegate.persons.update_one({"_id": 1}, change)
+        store(unit, *args)
 
-    monkeypatch.setattr(UnitOfWork, "_commit", change_meanwhile)
+    monkeypatch.setattr(UnitOfWork, "_store", change_meanwhile)
     response = await merge(api, "person", ADA, MERGE | KEY, "?include=computers")
     assert response.status == 200
     assert "Idempotency-Replayed" not in response.headers

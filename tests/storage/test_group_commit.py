@@ -1,6 +1,8 @@
 """Concurrent writes share transactions, and one that fails does not affect the others."""
 
 import asyncio
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -47,18 +49,18 @@ class Gate:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.held = 0
-        self._opened = asyncio.Event()
+        self._opened = threading.Event()
         self.open()
-        commit = UnitOfWork._commit
+        store = UnitOfWork._store
 
-        async def hold(unit: UnitOfWork, requests: Sequence[WriteRequest], *args: Any) -> None:
+        def hold(unit: UnitOfWork, requests: Sequence[WriteRequest], *args: Any) -> None:
             if any(request.writes[0].target.id != MISSING for request in requests):
                 self.held += 1
-                await self._opened.wait()
+                self._opened.wait()
                 self.held -= 1
-            await commit(unit, requests, *args)
+            store(unit, requests, *args)
 
-        monkeypatch.setattr(UnitOfWork, "_commit", hold)
+        monkeypatch.setattr(UnitOfWork, "_store", hold)
 
     def close(self) -> None:
         self._opened.clear()
@@ -323,13 +325,13 @@ async def test_a_write_that_has_begun_is_completed_when_its_client_leaves(
 async def test_the_requests_of_a_group_that_takes_too_long_run_alone(
     registry: Registry, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commit, seconds = UnitOfWork._commit, transactions.SHARED_SECONDS
+    store, seconds = UnitOfWork._store, transactions.SHARED_SECONDS
 
-    async def commit_late(unit: UnitOfWork, requests: Sequence[WriteRequest], *args: Any) -> None:
-        await asyncio.sleep(seconds if len(requests) > 1 else 0)
-        await commit(unit, requests, *args)
+    def store_late(unit: UnitOfWork, requests: Sequence[WriteRequest], *args: Any) -> None:
+        time.sleep(seconds if len(requests) > 1 else 0)
+        store(unit, requests, *args)
 
-    monkeypatch.setattr(UnitOfWork, "_commit", commit_late)
+    monkeypatch.setattr(UnitOfWork, "_store", store_late)
     await assert_written(database, await registry.write_group(serials(registry)))
 
 

@@ -138,29 +138,35 @@ class Transaction:
         """
         try:
             # `insert_many` takes 4 us more for each document.
-            reply = self._send({"insert": collection, "documents": documents})
+            self._send({"insert": collection, "documents": documents}, documents)
         except DocumentTooLarge as error:
             if len(documents) == 1:
                 raise
             raise TransactionConflict from error
-        _check(reply, collection, documents)
 
     def update(self, collection: str, statements: Sequence[Statement]) -> int:
         """Update documents; return how many were found. Raises WriteRejected."""
-        reply = self._send({"update": collection, "updates": statements})
-        _check(reply, collection, statements)
+        reply = self._send({"update": collection, "updates": statements}, statements)
         found: int = reply["n"]
         return found
 
     def delete(self, collection: str, query: Mapping[str, Any]) -> None:
         """Delete the documents that match a query. Raises WriteRejected."""
         deletes = [{"q": query, "limit": 0}]
-        reply = self._send({"delete": collection, "deletes": deletes})
-        _check(reply, collection, deletes)
+        self._send({"delete": collection, "deletes": deletes}, deletes)
 
-    def _send(self, command: dict[str, Any]) -> dict[str, Any]:
+    def _send(
+        self, command: dict[str, Any], parts: Sequence[Mapping[str, Any]] = ()
+    ) -> dict[str, Any]:
+        """Return the reply. parts: the documents or statements. Raises WriteRejected for one."""
         options = self._database.codec_options
-        return self._database.command(command, codec_options=options, session=self._session)
+        reply: dict[str, Any] = self._database.command(
+            command, codec_options=options, session=self._session
+        )
+        for error in reply.get("writeErrors", ()):
+            part = parts[error["index"]]
+            raise WriteRejected(error, next(iter(command.values())), part.get("q", part)["_id"])
+        return reply
 
 
 _SUSPECT_SECONDS = 0.2
@@ -262,10 +268,3 @@ class Transactions:
 def _abort(session: ClientSession) -> None:
     with pymongo.timeout(_ABORT_SECONDS):
         session.abort_transaction()
-
-
-def _check(reply: Mapping[str, Any], collection: str, parts: Sequence[Mapping[str, Any]]) -> None:
-    """Raise WriteRejected if a reply has errors. parts: the documents or statements sent."""
-    for error in reply.get("writeErrors", ()):
-        part = parts[error["index"]]
-        raise WriteRejected(error, collection, part.get("q", part)["_id"])

@@ -83,12 +83,9 @@ class GroupCommit:
             self._start_alone(request)
         else:
             self._waiting.append(request)
-            self._start_groups()
+            if self._groups is None:
+                self._groups = asyncio.create_task(self._run_groups())
         return await request.done
-
-    def _start_groups(self) -> None:
-        if self._groups is None:
-            self._groups = asyncio.create_task(self._run_groups())
 
     def _start_alone(self, request: WriteRequest) -> None:
         task = asyncio.create_task(self._run_alone(request))

@@ -38,16 +38,6 @@ class RecordChange:
     after: Record | None
 
 
-@dataclass(slots=True)
-class Move:
-    """The change of the owner of a member. foreign_key: of the member. before: its owner so far."""
-
-    member: RecordKey
-    foreign_key: str
-    before: int | None
-    after: int | None
-
-
 class IdentityMap(dict[RecordKey, Record | None]):
     """The records of all types, by type and id, also periods and results of idempotency keys.
 
@@ -154,20 +144,25 @@ class IdentityMap(dict[RecordKey, Record | None]):
         self._changed.pop(key, None)
         self._changed[key] = None
 
-    def moves(self, owner: int, linkage: Linkage) -> list[Move]:
-        """Return how a to-many linkage changes the members of the owner."""
+    def move(self, owner: tuple[str, int], linkage: Linkage) -> int:
+        """Change the members of an owner by a to-many linkage; return how many change."""
+        type_name, owner_id = owner
         target, field = linkage.relationship.target, linkage.relationship.foreign_key
-        moves: list[Move] = []
+        moved = 0
         if linkage.verb is not Verb.ADD:
-            members, named = self._members[target, field, owner], set(linkage.ids)
+            members, named = self._members[target, field, owner_id], set(linkage.ids)
             removed = members & named if linkage.verb is Verb.REMOVE else members - named
-            moves += [Move((target, id_), field, owner, None) for id_ in removed]
+            for id_ in removed:
+                self.change((target, id_), {field: None})
+            moved = len(removed)
         if linkage.verb is not Verb.REMOVE:
             for id_ in linkage.ids:
                 previous = (self[target, id_] or {}).get(field)
-                if previous != owner:
-                    moves.append(Move((target, id_), field, previous, owner))
-        return moves
+                if previous != owner_id:
+                    self.change((target, id_), {field: owner_id})
+                    self.increment_version(type_name, previous)
+                    moved += 1
+        return moved
 
     def take_changes(self) -> dict[str, list[RecordChange]]:
         """Return what has to be written, once, by type and in order."""

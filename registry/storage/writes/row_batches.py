@@ -110,7 +110,8 @@ class RowUnit(UnitOfWork):
             if index % _ROWS_PER_TURN == 0:
                 await asyncio.sleep(0)
             self._results += self._apply_row(index, row)
-        await self._commit(requests, [self._results])
+        store = partial(self._store, requests, [self._results])
+        await self._transaction.run(store, commits=not self._batch.rolls_back)
         return [self._results]
 
     def _load(self, requests: Sequence[WriteRequest]) -> None:

@@ -20,7 +20,7 @@ from registry.model.graph import Graph
 from registry.model.implicit_attributes import current_time, updated
 from registry.model.record import ID, Record, version_of
 from registry.model.resource_type import ResourceType
-from registry.offloading import MAX_INLINE_OBJECTS
+from registry.offloading import offload
 from registry.storage.mongo.transactions import Transaction, TransactionConflict, WriteRejected
 from registry.storage.records import (
     changed_fields,
@@ -66,8 +66,9 @@ class UnitOfWork:
     changes nothing stores nothing. For a request whose idempotency key has a result, it returns
     that result.
 
-    What loads and stores blocks, and runs in a thread of the transaction. So does a request that is
-    alone: it may be large, and may have to store a part of its writes before the others.
+    What loads and stores blocks, so it runs in a thread. A single request does so from the
+    beginning to the end: it may be large, and may have to store a part of its writes first. Several
+    are applied where the event loop runs, as two threads that compute would slow each other down.
 
     last_ids: those after the transaction before, if they are known.
     """
@@ -101,24 +102,30 @@ class UnitOfWork:
         request that is alone; of a single request also ValueTaken for a value that only the index
         does not tell apart from another. Also raises PyMongoError and TransactionConflict.
         """
-        self._is_alone = requests[0].is_alone
-        self._has_authors = len({request.author for request in requests}) > 1
+        first, *others = requests
+        self._is_alone = first.is_alone
+        self._has_authors = any(request.author != first.author for request in others)
+        if not others:
+            run = partial(self._run_single, first)
+            return await self._transaction.run(run, commits=not first.rolls_back)
         await self._transaction.run(partial(self._load, requests))
-        apply = partial(self._apply_each, requests)
-        if self._is_alone or len(self._records) > MAX_INLINE_OBJECTS:
-            outcomes = await self._transaction.run(apply)
-        else:
-            outcomes = apply()
-        await self._commit(requests, outcomes)
-        if self._is_part:
-            requests[0].is_begun = True
-            return [None]
+        outcomes = await offload(
+            lambda: [self._apply(request) for request in requests], size=len(self._records)
+        )
+        store = partial(self._store, requests, outcomes)
+        await self._transaction.run(store, commits=True)
         return outcomes
 
-    async def _commit(self, requests: Sequence[WriteRequest], outcomes: Sequence[Outcome]) -> None:
-        """Store what is changed, and commit it, but for a dry run."""
-        store = partial(self._store, requests, outcomes)
-        await self._transaction.run(store, commits=not requests[0].rolls_back)
+    def _run_single(self, request: WriteRequest) -> list[Outcome]:
+        self._load([request])
+        outcome = self._apply(request)
+        if self._is_alone and isinstance(outcome, RequestError):
+            raise outcome
+        self._store([request], [outcome])
+        if self._is_part:
+            request.is_begun = True
+            return [None]
+        return [outcome]
 
     def _load(self, requests: Sequence[WriteRequest]) -> None:
         """Load the resources, the targets of their linkages, and members that may be removed.
@@ -156,13 +163,6 @@ class UnitOfWork:
                 if linkage.relationship.to_many:
                     members = wanted[linkage.relationship.target][linkage.relationship.foreign_key]
                     members.update(wanted[write.resource.type][ID])
-
-    def _apply_each(self, requests: Iterable[WriteRequest]) -> list[Outcome]:
-        """Apply requests in order; return the outcome of each. Raises the one of one alone."""
-        outcomes = [self._apply(request) for request in requests]
-        if self._is_alone and isinstance(outcomes[0], RequestError):
-            raise outcomes[0]
-        return outcomes
 
     def _apply(self, request: WriteRequest) -> Outcome:
         """Apply the writes of a request in order; return the result of each, without a time.
@@ -331,7 +331,7 @@ class UnitOfWork:
         for linkage in change.linkages:
             relationship, records = linkage.relationship, self._records
             if relationship.to_many:
-                has_moved |= self._move(id_, resource.type, linkage) > 0
+                has_moved |= records.move((resource.type, id_), linkage) > 0
                 continue
             previous, new = before.get(relationship.foreign_key), next(iter(linkage.ids), None)
             if previous != new:
@@ -339,21 +339,15 @@ class UnitOfWork:
                 records.increment_version(relationship.target, new)
         return has_moved
 
-    def _move(self, owner: int, type_name: str, linkage: Linkage) -> int:
-        """Change the members of an owner of a type; return of how many the owner changes."""
-        moves = self._records.moves(owner, linkage)
-        for move in moves:
-            self._records.change(move.member, {move.foreign_key: move.after})
-            if move.before != owner:
-                self._records.increment_version(type_name, move.before)
-        return len(moves)
-
     def _delete(self, resource: ResourceType, id_: int, record: Record) -> None:
         """Delete a record and all links to it, or in a part of a deletion, only some links."""
         for relationship in resource.writable_relationships.values():
             if relationship.to_many:
-                unlinked = self._move(id_, resource.type, Linkage(relationship, ()))
-                if unlinked > _MAX_PART and not self._is_alone:
+                linkage = Linkage(relationship, ())
+                if (
+                    self._records.move((resource.type, id_), linkage) > _MAX_PART
+                    and not self._is_alone
+                ):
                     raise _RunsAlone
             elif not self._is_part:
                 former = record.get(relationship.foreign_key)

@@ -18,8 +18,8 @@ from registry.model.record import Record
 from registry.model.resource_type import ResourceType
 from registry.storage.counters import Place
 from registry.storage.errors import translated_errors
-from registry.storage.reads.plan import ReadPlan
-from registry.storage.reads.selection import MAX_OFFSET, position_of
+from registry.storage.reads.plan import MAX_OFFSET, Plan, position_of
+from registry.storage.reads.related import plan_of
 from registry.storage.reads.snapshot import Snapshot
 from registry.storage.records import fields_of
 
@@ -43,7 +43,7 @@ class Listing:
         ]
         if resource_type.subject and query.readable is not None:
             common.append(visible_revisions(resource_type, query.readable))
-        self._plan = ReadPlan(
+        self._plan = plan_of(
             snapshot,
             resource_type,
             [*common, *query.filters.values()],
@@ -87,7 +87,7 @@ class Listing:
             raise QueryTimeout(seconds) from error
         return window
 
-    async def _read_few(self, plan: ReadPlan) -> list[Record] | None:
+    async def _read_few(self, plan: Plan) -> list[Record] | None:
         """Return all records if an index finds them and they are few."""
         if plan.is_heavy():
             return None
@@ -96,9 +96,7 @@ class Listing:
             records = await plan.page(plan.order, few)
         return records if len(records) < few else None
 
-    async def _read_all(
-        self, plan: ReadPlan, few: list[Record] | None
-    ) -> AsyncGenerator[list[Record]]:
+    async def _read_all(self, plan: Plan, few: list[Record] | None) -> AsyncGenerator[list[Record]]:
         """Yield all records; those of a heavy plan are read in its slots. few: all, if known."""
         if few is not None:
             if few:
@@ -127,7 +125,7 @@ class Listing:
         return window, plan.snapshot.time
 
 
-async def _keyset_page(plan: ReadPlan, page: CursorPage) -> Window:
+async def _keyset_page(plan: Plan, page: CursorPage) -> Window:
     """Return the records after or before the position of a page: by values of its last record."""
     if page.position == END and not page.backwards:
         return Window((), more=False)  # nothing follows the end
@@ -143,7 +141,7 @@ async def _keyset_page(plan: ReadPlan, page: CursorPage) -> Window:
     return Window(records, len(following) > page.size, first, last)
 
 
-async def _numbered_page(plan: ReadPlan, page: NumberedPage) -> Window:
+async def _numbered_page(plan: Plan, page: NumberedPage) -> Window:
     """Return a page, read by skipping few records, and the total if it is requested."""
     offset, descending = (page.number - 1) * page.size, plan.order[0].descending
     snapshot = plan.snapshot
@@ -163,7 +161,7 @@ async def _numbered_page(plan: ReadPlan, page: NumberedPage) -> Window:
 
 
 async def _counted_page(
-    plan: ReadPlan, page: NumberedPage, total: int, place: Place | None = None
+    plan: Plan, page: NumberedPage, total: int, place: Place | None = None
 ) -> Window:
     """Return a page. place: of its first record in the order of the ids, if it is known."""
     offset, order = (page.number - 1) * page.size, plan.order
@@ -179,7 +177,7 @@ async def _counted_page(
     return Window(records, after > 0, total=total if page.total else None)
 
 
-async def _read_at(plan: ReadPlan, order: Order, size: int, offset: int) -> list[Record]:
+async def _read_at(plan: Plan, order: Order, size: int, offset: int) -> list[Record]:
     """Return the records that follow the first ones in an order."""
     async with plan.admitted(is_heavy=plan.is_heavy(offset)):
         return await plan.page(order, size, offset=offset)
@@ -189,7 +187,7 @@ def _reversed(order: Order) -> Order:
     return tuple(replace(key, descending=not key.descending) for key in order)
 
 
-async def _total(plan: ReadPlan) -> int:
+async def _total(plan: Plan) -> int:
     """Count few index keys as a small request, which most totals are; more as a heavy one."""
     if not plan.is_heavy():
         async with plan.admitted(is_heavy=False):

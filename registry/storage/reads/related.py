@@ -1,4 +1,4 @@
-"""Filters and orders by fields of related resources.
+"""Plans whose filters or order name fields of related resources.
 
 - Few related resources that match a filter become a condition on ids. If they are many, records
   are read in batches, and the filter is applied to each batch: by one query on the other side of
@@ -8,26 +8,46 @@
   are read in their order, by an index, each batch with the records that link to them.
 """
 
-from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from contextlib import aclosing
 from dataclasses import replace
-from typing import assert_never
+from functools import partial
+from typing import TypeAlias
 
-from registry.jsonapi.filtering import AllOf, AnyOf, Condition, Filter, Not, Related
-from registry.jsonapi.pagination import BY_ID, Order, Position
+from registry.jsonapi.filtering import (
+    AllOf,
+    AnyOf,
+    Condition,
+    Filter,
+    Not,
+    Related,
+    names_related,
+    related_filters,
+)
+from registry.jsonapi.pagination import BY_ID, END, Order, Position
 from registry.model.attributes import Operator
 from registry.model.record import ID, Record
 from registry.model.resource_type import Relationship, ResourceType
 from registry.storage.mongo.read_commands import aggregate_command, find_command
-from registry.storage.reads.filters import to_query
-from registry.storage.reads.selection import RELATED, Selection, beyond, position_of, sort_field
+from registry.storage.reads.filters import finds_related, to_query
+from registry.storage.reads.plan import RELATED, Plan, beyond, position_of, sort_field
 from registry.storage.reads.snapshot import Snapshot
-from registry.storage.records import Conditions, Stage, conjunction
+from registry.storage.records import Conditions, Stage, conjunction, projection
 
 MAX_BATCH = 1_000
 """Records, or targets, that are read at a time."""
 
 MAX_IDS = 5_000
 """Ids in the condition of a page, whose records MongoDB sorts in 12 ms."""
+
+_FEW_IDS = 1_000
+"""Ids of related resources that a small request may look up."""
+
+_MAX_TOTAL_IDS = 500_000
+"""Ids in the conditions of a total: each takes up to 18 bytes of a command of at most 16 MiB."""
+
+_MAX_SORTED = 200
+"""Records that are joined and sorted as a whole, which takes 5 ms."""
 
 RECORDS_PER_RESULT = 10
 """Records read at a time per record needed, where others follow or a filter applies to them."""
@@ -37,6 +57,128 @@ _EXTRA_TARGETS = 16
 
 _UNLINKED: Record = {ID: None}
 """Stands in for a missing target. All its fields are null, so it sorts first or last."""
+
+
+_FindIds: TypeAlias = Callable[[Related], Awaitable[set[int] | None]]
+"""Returns the values of the field that links to what satisfies a condition; None for too many."""
+
+
+def plan_of(
+    snapshot: Snapshot,
+    resource_type: ResourceType,
+    filters: Sequence[Filter],
+    order: Order,
+    fields: tuple[str, ...],
+) -> Plan:
+    """Return the plan for filters and an order that may name related resources."""
+    is_related = any(map(names_related, filters)) or sorted_relationship(order)
+    cls = RelatedPlan if is_related else Plan
+    return cls(snapshot, resource_type, filters, order, fields)
+
+
+class RelatedPlan(Plan):
+    """A plan whose filters, or the beginning of whose order, name related resources."""
+
+    async def follow(self) -> Plan:
+        """Return the plan by ids instead of related resources, if indexes find few of these."""
+        if not finds_related(self._related, self.snapshot.reads.unindexed):
+            return self
+        async with self.admitted(is_heavy=False):
+            return await self._with_ids(_FEW_IDS)
+
+    async def page(
+        self, order: Order, size: int, position: Position = END, offset: int = 0
+    ) -> list[Record]:
+        """Return at most `size` records in an order, after a position and an offset."""
+        plan = await self._with_ids(MAX_IDS)
+        if not isinstance(plan, RelatedPlan):
+            return await plan.page(order, size, position, offset)
+        records: list[Record] = []
+        batches = plan._batches(order, position, min(offset + size, MAX_BATCH))
+        async with aclosing(batches):
+            async for batch in batches:
+                records += batch[offset:]
+                offset = max(0, offset - len(batch))
+                if len(records) >= size:
+                    break
+        return records[:size]
+
+    async def stream(self, size: int) -> AsyncGenerator[list[Record]]:
+        """Yield all records in chunks of this size, the last of which may be shorter."""
+        plan = await self._with_ids(MAX_IDS)
+        batches = plan.stream(size)
+        if isinstance(plan, RelatedPlan):
+            batches = plan._batches(self.order, END, size)
+        records: list[Record] = []
+        async with aclosing(batches):
+            async for batch in batches:
+                records += batch
+                while len(records) >= size:
+                    yield records[:size]
+                    del records[:size]
+        if records:
+            yield records
+
+    async def count(self, limit: int | None = None) -> int:
+        """Return how many records there are, at most `limit`."""
+        if not self._related:
+            return await super().count(limit)
+        related = sum(1 for part in self._related for _ in related_filters(part))
+        plan = await self._with_ids(_MAX_TOTAL_IDS // related)
+        if isinstance(plan, RelatedPlan) and plan._related:
+            return sum([len(records) async for records in plan._batches(BY_ID, END, MAX_BATCH)])
+        return await plan.count(limit)
+
+    @property
+    def _related(self) -> list[Filter]:
+        """The filters that name related resources."""
+        return [part for part in self.filters if names_related(part)]
+
+    async def _with_ids(self, limit: int) -> Plan:
+        """Return the plan by ids instead of related resources, where these are not too many."""
+        if not self._related:
+            return self
+        find = partial(_few_linked, self.snapshot, limit)
+        filters = [await _by_ids(part, find) for part in self.filters]
+        return plan_of(self.snapshot, self.resource_type, filters, self.order, self.fields)
+
+    async def _batches(
+        self, order: Order, position: Position, size: int
+    ) -> AsyncGenerator[list[Record]]:
+        """Yield all records after a position in batches, which may be empty.
+
+        size: records that are needed.
+        """
+        async for records in self._candidates(order, position, size):
+            yield await self._matching(records) if self._related and records else records
+
+    async def _matching(self, records: Sequence[Record]) -> list[Record]:
+        """Return those records that satisfy the filters on related resources."""
+        find = partial(_linked_among, self.snapshot, records)
+        related = [to_query(await _by_ids(part, find)) for part in self._related]
+        query = conjunction([{ID: {"$in": [record[ID] for record in records]}}, *related])
+        command = find_command(self.resource_type.collection, query, projection(()))
+        matching = {record[ID] for record in await self.snapshot.run(command)}
+        return [record for record in records if record[ID] in matching]
+
+    async def _candidates(
+        self, order: Order, position: Position, size: int
+    ) -> AsyncGenerator[list[Record]]:
+        """Yield all records after a position, except that filters on related resources apply."""
+        relationship = sorted_relationship(order)
+        if relationship and await super().count(_MAX_SORTED + 1) > _MAX_SORTED:
+            related_order = RelatedOrder(self, order, relationship, self._related)
+            async for records in related_order.batches(position, size):
+                yield records
+            return
+        if self._related:
+            size = min(RECORDS_PER_RESULT * size, MAX_BATCH)
+        while records := await self.after(self.conditions, order, position, size):
+            yield records
+            if len(records) < size:
+                return
+            position = position_of(records[-1], order)
+            size = min(2 * size, MAX_BATCH)
 
 
 def sorted_relationship(order: Order) -> Relationship | None:
@@ -51,27 +193,25 @@ def sorted_relationship(order: Order) -> Relationship | None:
     return keys[-1].relationship if keys[-1].stored_name == ID else None
 
 
-async def with_linked_ids(part: Filter, records: Selection, limit: int) -> Filter:
-    """Return a filter with conditions on ids in place of those on related resources.
-
-    records: those to filter. A condition that more related records match than `limit` is kept.
-    Raises PyMongoError, or ExecutionTimeout after the time limit.
-    """
+async def _by_ids(part: Filter, find: _FindIds) -> Filter:
+    """Return a filter with conditions on ids in place of those on related resources."""
     match part:
         case AllOf(parts) | AnyOf(parts):
-            return type(part)(
-                tuple([await with_linked_ids(inner, records, limit) for inner in parts])
-            )
+            return type(part)(tuple([await _by_ids(inner, find) for inner in parts]))
         case Not(negated):
-            return Not(await with_linked_ids(negated, records, limit))
-        case Related(relationship, target):
-            field, linking = _link_fields(relationship)
-            related = records.follow(target, [part.part], BY_ID)
-            conditions = related.conditions or [{linking: {"$ne": None}}]
-            ids = await _linked_ids(records.snapshot, target, conditions, linking, limit)
-            if ids is not None:
+            return Not(await _by_ids(negated, find))
+        case Related(relationship):
+            if (ids := await find(part)) is not None:
+                field, _ = _link_fields(relationship)
                 return Condition(field, Operator.IN, tuple(sorted(ids)))
     return part
+
+
+async def _few_linked(snapshot: Snapshot, limit: int, related: Related) -> set[int] | None:
+    """Return the values that link to what satisfies a condition; None for more than `limit`."""
+    _, linking = _link_fields(related.relationship)
+    conditions = [to_query(related.part) or {linking: {"$ne": None}}]
+    return await _linked_ids(snapshot, related.target, conditions, linking, limit)
 
 
 async def _linked_ids(
@@ -94,52 +234,15 @@ async def _linked_ids(
     return None if found[0]["count"] > limit else _not_null(found[0]["ids"])
 
 
-async def matching_ids(
-    part: Filter, selection: Selection, records: Sequence[Record]
-) -> Collection[int]:
-    """Return the ids of the records of a selection that satisfy a filter. Raises PyMongoError."""
-    ids = [record[ID] for record in records]
-    snapshot = selection.snapshot
-    match part:
-        case AllOf(parts):
-            for inner in parts:
-                matching = await matching_ids(inner, selection, records)
-                records = [record for record in records if record[ID] in matching]
-            return {record[ID] for record in records}
-        case AnyOf(parts):
-            return {id_ for inner in parts for id_ in await matching_ids(inner, selection, records)}
-        case Not(negated):
-            return set(ids).difference(await matching_ids(negated, selection, records))
-        case Related(relationship, target, part):
-            field, linking = _link_fields(relationship)
-            keys = _not_null(record.get(field) for record in records)
-            linked = await _matching_values(snapshot, target, linking, keys, part)
-            return {record[ID] for record in records if record.get(field) in linked}
-        case Condition():
-            return await _matching_values(snapshot, selection.resource_type, ID, ids, part)
-    assert_never(part)
-
-
-async def _matching_values(
-    snapshot: Snapshot,
-    resource_type: ResourceType,
-    field: str,
-    values: Collection[int],
-    part: Filter,
+async def _linked_among(
+    snapshot: Snapshot, records: Sequence[Record], related: Related
 ) -> set[int]:
-    """Return the values of a field, among some values, in the records that satisfy a filter."""
-    if not values:
-        return set()
-    query = {"$and": [{field: {"$in": list(values)}}, to_query(part)]}
-    shown = {ID: field == ID, field: True}
-    limit = RECORDS_PER_RESULT * MAX_BATCH
-    command = find_command(resource_type.collection, query, shown, limit=limit)
-    found = await snapshot.run(command)
-    if len(found) < limit:
-        return {record[field] for record in found}
-    # Without duplicates, which takes twice the CPU time if there are few.
-    stages: list[Stage] = [{"$match": query}, {"$group": {ID: f"${field}"}}]
-    found = await snapshot.run(aggregate_command(resource_type.collection, stages))
+    """Return the values by which some of the records are linked to what satisfies a condition."""
+    field, linking = _link_fields(related.relationship)
+    keys = _not_null(record.get(field) for record in records)
+    query = {"$and": [{linking: {"$in": [*keys]}}, to_query(related.part)]}
+    stages: list[Stage] = [{"$match": query}, {"$group": {ID: f"${linking}"}}]
+    found = await snapshot.run(aggregate_command(related.target.collection, stages))
     return {group[ID] for group in found}
 
 
@@ -155,7 +258,7 @@ def _link_fields(relationship: Relationship) -> tuple[str, str]:
 
 
 class RelatedOrder:
-    """Reads a selection in an order that has a `sorted_relationship`.
+    """Reads the records of a plan in an order that has a `sorted_relationship`.
 
     filters: on related resources; they may reduce the targets to read, but callers have to check
     each record. Records whose target does not exist are left out: no index of the targets has them.
@@ -163,7 +266,7 @@ class RelatedOrder:
 
     def __init__(
         self,
-        records: Selection,
+        records: Plan,
         order: Order,
         relationship: Relationship,
         filters: Iterable[Filter],
@@ -178,7 +281,7 @@ class RelatedOrder:
             if isinstance(part, Related) and part.relationship == relationship
         ]
         target = records.snapshot.reads.graph[relationship.target]
-        self._targets = records.follow(target, parts, self._order)
+        self._targets = Plan(records.snapshot, target, parts, self._order)
 
     async def batches(self, position: Position, size: int) -> AsyncGenerator[list[Record]]:
         """Yield all records after a position in batches, the first probably of `size` or more.

@@ -247,7 +247,7 @@ def test_errors_appear_at_their_field(registry: Registry, visit: Visit) -> None:
     button(page, "Create").click()
     name = field(page, "First name")
     expect(name).to_be_focused()
-    expect(name).to_have_accessible_description("Please fill this in.")
+    expect(name).to_have_accessible_description("Please fill out this field.")
     name.fill("Grace")
     field(page, "Last name").fill("Hopper")
     email = field(page, "Email")

@@ -64,7 +64,7 @@ def edited(page: Page) -> None:
     button(page, "Edit").click()
     field(page, "First name").fill("")
     button(page, "Save").click()
-    expect(field(page, "First name")).to_have_accessible_description("Please fill this in.")
+    expect(field(page, "First name")).to_have_accessible_description("Please fill out this field.")
 
 
 def found(page: Page) -> None:

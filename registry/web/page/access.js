@@ -2,7 +2,7 @@
 
 import { api, Failure } from "./api.js"
 import { openDialog } from "./dialogs.js"
-import { button, buttons, byId, field, h } from "./dom.js"
+import { button, buttons, byId, copy, h } from "./dom.js"
 import { texts } from "./texts.js"
 import { learn, readableTypes, typeOf } from "./types.js"
 
@@ -45,35 +45,26 @@ export async function requireAccess(help) {
  */
 function askForToken(help) {
   return new Promise((resolve) => {
-    const error = h("p", { role: "alert", class: "error", id: "token-error" })
-    const states = { type: "password", autocomplete: "off", spellcheck: "false", "aria-describedby": error.id }
-    const input = h("input", { id: "token", ...states })
-    const keep = h("input", { id: "keep", type: "checkbox" })
-    const submit = async (/** @type {Event} */ event) => {
+    const form = /** @type {HTMLFormElement} */ (copy("token-form"))
+    const [input, error] = /** @type {[HTMLElement, HTMLElement]} */ ([...form.querySelectorAll("#token, #token-error")])
+    form.addEventListener("submit", async (event) => {
       event.preventDefault()
-      const token = input.value.trim()
+      const entered = new FormData(form)
+      const token = String(entered.get("token")).trim()
       error.textContent = ""
       try {
         // A header can contain nothing else.
         const meta = /^[!-~]+$/.test(token) ? await verify(token) : null
         if (!meta) throw new Error(texts.tokenRefused)
-        if (keep.checked) sessionStorage.setItem(STORED, token)
+        if (entered.has("keep")) sessionStorage.setItem(STORED, token)
         dialog.close()
         resolve(meta)
       } catch (failure) {
         error.textContent = /** @type {Error} */ (failure).message
         input.focus()
       }
-    }
-    const form = h(
-      "form",
-      { submit },
-      h("p", {}, help),
-      field(texts.token, input, error),
-      h("label", { class: "check", for: "keep" }, keep, texts.tokenKeep),
-      buttons(h("button", { class: "primary" }, texts.tokenEnter)),
-    )
-    const dialog = openDialog(texts.tokenTitle, [form], { mayClose: null })
+    })
+    const dialog = openDialog(texts.tokenTitle, [h("p", {}, help), form], { mayClose: null })
     input.focus()
   })
 }

@@ -1,14 +1,14 @@
 /** What can be done to several resources at once, with one question before. Each returns what failed. */
 
 import { chooseResource } from "./choose.js"
-import { announce, ask, openDialog } from "./dialogs.js"
-import { buttons, field, h } from "./dom.js"
+import { announce, ask } from "./dialogs.js"
+import { field, h } from "./dom.js"
 import { itemsOf, performAll, relink } from "./operations.js"
 import { texts } from "./texts.js"
 import { countedOf } from "./types.js"
-import { controlFor, refuse, valueOf } from "./values.js"
+import { controlFor, valueOf } from "./values.js"
 
-/** @import { Failures, Target } from "./operations.js" */
+/** @import { Target } from "./operations.js" */
 /** @import { Attribute, Relationship, Type } from "./types.js" */
 
 /** @param {Type} type @param {string[]} ids @param {Relationship} link */
@@ -44,42 +44,26 @@ export async function remove(type, ids) {
  * Ask for an attribute and its value, and set it.
  * @param {Type} type
  * @param {string[]} ids
- * @returns {Promise<Failures | null>}
  */
-export function setAttribute(type, ids) {
+export async function setAttribute(type, ids) {
   const attributes = type.attributes.filter((attribute) => !attribute.readOnly)
-  const options = attributes.map(({ name, label }) => h("option", { value: name }, label))
-  const chosen = () => {
-    const attribute = /** @type {Attribute} */ (attributes.find(({ name }) => name === select.value))
-    return { ...attribute, required: !attribute.nullable }
-  }
-  const choose = () => {
-    control = controlFor(chosen(), null)
+  const chosen = () => /** @type {Attribute} */ (attributes.find(({ name }) => name === names.value))
+  const place = h("div", { class: "field" })
+  let control = controlFor(attributes[0], null)
+  const showValue = () => {
+    control = controlFor({ ...chosen(), required: !chosen().nullable }, null)
     control.id = "set-value"
     place.replaceChildren(h("label", { for: control.id }, texts.value), control)
   }
-  const select = h("select", { id: "set-name", change: choose }, ...options)
-  const place = h("div", { class: "field" })
-  let control = controlFor(chosen(), null)
-  choose()
-  return new Promise((resolve) => {
-    const submit = (/** @type {Event} */ event) => {
-      event.preventDefault()
-      const { name } = chosen()
-      try {
-        const value = valueOf(chosen(), control)
-        const data = (/** @type {string} */ id) => ({ type: type.name, id, attributes: { [name]: value } })
-        resolve(perform(type, ids, texts.changedAll, (id) => ({ op: "update", data: data(id) })))
-        dialog.close()
-      } catch (message) {
-        refuse(control, String(message))
-      }
-    }
-    const apply = buttons(h("button", { class: "primary" }, texts.apply))
-    const form = h("form", { submit }, field(texts.attribute, select), place, apply)
-    const dialog = openDialog(texts.setTitle(countedOf(type, ids.length)), [form])
-    dialog.addEventListener("close", () => resolve(null))
-  })
+  const options = attributes.map(({ name, label }) => new Option(label, name))
+  const names = h("select", { id: "set-name", change: showValue }, ...options)
+  showValue()
+  const title = texts.setTitle(countedOf(type, ids.length))
+  const answer = ask(title, [field(texts.attribute, names), place], texts.apply)
+  names.focus()
+  if (!(await answer)) return null
+  const data = { type: type.name, attributes: { [names.value]: valueOf(chosen().kind, control) } }
+  return perform(type, ids, texts.changedAll, (id) => ({ op: "update", data: { ...data, id } }))
 }
 
 /**

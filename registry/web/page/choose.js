@@ -1,7 +1,7 @@
 /** The dialog that asks for one resource, which can be created there. */
 
 import { openDialog } from "./dialogs.js"
-import { h } from "./dom.js"
+import { field } from "./dom.js"
 import { FindBox } from "./find.js"
 import { openCreation } from "./form.js"
 import { texts } from "./texts.js"
@@ -19,28 +19,17 @@ import { nameOf, typeOf } from "./types.js"
 export function chooseResource(title, name) {
   return new Promise((resolve) => {
     const type = typeOf(name)
-    let isCreating = false
-    const answer = (/** @type {Resource | null} */ found) =>
-      resolve(found && { type: name, id: found.id, name: nameOf(type, found) })
-    const box = new FindBox(
-      [type],
-      (_, resource) => {
-        answer(resource)
-        dialog.close()
-      },
-      {
-        label: type.label,
-        placeholder: texts.choose,
-        onNew: (_, text) => {
-          isCreating = true
-          dialog.close()
-          openCreation(type, { text, isSingle: true, onCreated: answer }).addEventListener("close", () => answer(null))
-        },
-      },
-    )
-    const label = h("label", { for: box.input.id }, type.label)
-    const dialog = openDialog(title, [h("div", { class: "field" }, label, box.element)])
-    dialog.addEventListener("close", () => isCreating || answer(null))
+    const answer = (/** @type {Resource} */ found) => {
+      resolve({ type: name, id: found.id, name: nameOf(type, found) })
+      dialog.close()
+    }
+    const box = new FindBox([type], (_, resource) => answer(resource), {
+      label: type.label,
+      placeholder: texts.choose,
+      onNew: (_, text) => openCreation(type, { text, isSingle: true, onCreated: answer }),
+    })
+    const dialog = openDialog(title, [field(type.label, box.input)])
+    dialog.addEventListener("close", () => resolve(null))
     box.input.focus()
   })
 }

@@ -47,7 +47,7 @@ const regions = () => [byId("notes"), byId("alerts")]
  * Open a modal dialog; it is removed when it closes.
  * @param {string} title
  * @param {Child[]} content
- * @param {{ mayClose?: (() => Promise<boolean> | boolean) | null, kind?: string }} [options] mayClose: null if people
+ * @param {{ mayClose?: (() => unknown) | null, kind?: string }} [options] mayClose: null if people
  *     cannot close it. kind: a class
  */
 export function openDialog(title, content, { mayClose = () => true, kind } = {}) {
@@ -81,24 +81,25 @@ export function closeDialogs() {
 }
 
 /**
- * Ask a question; return whether the answer is yes.
+ * Ask something; return what was entered where the answer is yes, otherwise null.
  * @param {string} title
- * @param {Child[]} content
+ * @param {Child[]} content text and controls, which must be valid before the answer can be yes
  * @param {string} yes the label of the button that agrees
  * @param {{ isDanger?: boolean, no?: string }} [options]
- * @returns {Promise<boolean>}
+ * @returns {Promise<FormData | null>}
  */
 export function ask(title, content, yes, { isDanger = false, no = texts.cancel } = {}) {
   return new Promise((resolve) => {
+    const refuse = button(no, () => dialog.close(), { autofocus: true })
     const agree = h("button", { value: "yes", class: isDanger ? "danger" : "primary" }, yes)
-    const refuse = h("button", { autofocus: true }, no)
-    const dialog = openDialog(title, [h("form", { method: "dialog" }, ...content, buttons(refuse, agree))])
-    dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"))
+    const form = h("form", { method: "dialog" }, ...content, buttons(refuse, agree))
+    const dialog = openDialog(title, [form])
+    dialog.addEventListener("close", () => resolve(dialog.returnValue ? new FormData(form) : null))
   })
 }
 
 /** Ask whether what was typed may be lost. */
-export function askToLeave() {
+export async function askToLeave() {
   const help = h("p", {}, texts.unsavedHelp)
-  return ask(texts.unsavedTitle, [help], texts.leave, { isDanger: true, no: texts.stay })
+  return Boolean(await ask(texts.unsavedTitle, [help], texts.leave, { isDanger: true, no: texts.stay }))
 }

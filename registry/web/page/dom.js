@@ -78,13 +78,14 @@ export function button(label, click, attributes = {}) {
 export const buttons = (...children) => h("div", { class: "buttons" }, ...children)
 
 /**
- * Return a control with its label, and what belongs to it.
+ * Return a control, with the box that it may be part of, its label, and what belongs to it.
  * @param {string} label
  * @param {HTMLElement} control which has an id
  * @param {...Child} more
  */
 export function field(label, control, ...more) {
-  return h("div", { class: "field" }, h("label", { for: control.id }, label), control, ...more)
+  const shown = control.closest(".find") ?? control
+  return h("div", { class: "field" }, h("label", { for: control.id }, label), shown, ...more)
 }
 
 /** Return a table whose rows begin with a heading. @param {string[]} heads @param {Child[][]} rows */
@@ -94,6 +95,12 @@ export function grid(heads, rows) {
     h("tr", {}, h("th", { scope: "row" }, first), ...others.map((cell) => h("td", {}, cell))),
   )
   return h("div", { class: "scrolls" }, h("table", {}, h("thead", {}, head), h("tbody", {}, ...body)))
+}
+
+/** Return a copy of what is in a template of the page. @param {string} id */
+export function copy(id) {
+  const { content } = /** @type {HTMLTemplateElement} */ (byId(id))
+  return /** @type {HTMLElement} */ (content.firstElementChild?.cloneNode(true))
 }
 
 let lastId = 0

@@ -1,7 +1,7 @@
 /** The form that edits a resource, and what it does when somebody else was faster. */
 
 import { api, Failure } from "./api.js"
-import { announce, askToLeave, openDialog } from "./dialogs.js"
+import { announce, ask, askToLeave } from "./dialogs.js"
 import { button, buttons, grid, h, unlessBusy } from "./dom.js"
 import { Inputs } from "./form.js"
 import { texts } from "./texts.js"
@@ -80,17 +80,10 @@ export class Editor {
       choice(attribute, texts.yours, mine[attribute.name], true),
       choice(attribute, texts.theirs, theirs[attribute.name], false),
     ])
-    const submit = async (/** @type {Event} */ event) => {
-      event.preventDefault()
-      const chosen = new FormData(form)
-      const kept = Object.entries(mine).filter(([name]) => chosen.get(name) !== "false")
-      dialog.close()
-      await this.#save(Object.fromEntries(kept), current)
-    }
-    const cancel = button(texts.cancel, () => dialog.close())
-    const footer = buttons(cancel, h("button", { class: "primary" }, texts.keepChosen))
     const choices = grid([texts.attribute, texts.yours, texts.theirs], rows)
-    const form = h("form", { submit }, h("p", {}, texts.conflictHelp), choices, card.authorship(), footer)
-    const dialog = openDialog(texts.conflictTitle, [form])
+    const content = [h("p", {}, texts.conflictHelp), choices, card.authorship()]
+    const chosen = await ask(texts.conflictTitle, content, texts.keepChosen)
+    const kept = Object.entries(mine).filter(([name]) => chosen?.get(name) !== "false")
+    if (chosen) await this.#save(Object.fromEntries(kept), current)
   }
 }

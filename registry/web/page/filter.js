@@ -1,13 +1,12 @@
 /** Filters: those in force, and the dialog that asks for one by the operators of its type. */
 
-import { openDialog } from "./dialogs.js"
-import { button, buttons, field as labelled, h } from "./dom.js"
+import { ask } from "./dialogs.js"
+import { button, field as labelled, h } from "./dom.js"
 import { texts } from "./texts.js"
 import { labelOf, operators } from "./types.js"
-import { controlFor, parsed, refuse } from "./values.js"
+import { controlFor, parsed } from "./values.js"
 
 /** @import { Filter, Type } from "./types.js" */
-/** @import { Control } from "./values.js" */
 
 /**
  * Return the filters in force, each with a button that removes it; null if there are none.
@@ -32,21 +31,15 @@ export function chips(type, state, onRemove) {
 }
 
 /**
- * Ask for a filter.
+ * Ask for a filter; return its query parameter, or null.
  * @param {Type} type
- * @param {string | undefined} field what to filter by; by default, the name of the resource
- * @param {(name: string, value: string) => void} onChosen called with a query parameter
+ * @param {string} [field] what to filter by; by default, the name of the resource
  */
-export function openFilter(type, field, onChosen) {
-  const chosen = field ?? type.display?.name
+export async function askForFilter(type, field = type.display?.name) {
   const fields = type.filters.filter(({ name }) => !name.endsWith(".id"))
-  const options = fields.map(({ name, label }) => h("option", { value: name, selected: name === chosen }, label))
-  const names = h("select", { id: "filter-field" }, ...options)
-  const operator = h("select", { id: "filter-operator" })
-  const place = h("div", { class: "field" })
   const filter = () => /** @type {Filter} */ (fields.find(({ name }) => name === names.value))
-  /** @type {Control} */
-  let control = h("input")
+  const place = h("div", { class: "field" })
+  let control = controlFor(fields[0].value, null)
   const showValue = () => {
     const operand = operators[operator.value]?.operand
     const kind = operand === "value" ? filter().value.kind : "text"
@@ -60,49 +53,23 @@ export function openFilter(type, field, onChosen) {
     const choices = filter().operators.flatMap((name) => (name === "null" ? ["isNull", "isNotNull"] : name))
     // The most useful one for text comes first.
     choices.sort((name, other) => Number(other === "contains") - Number(name === "contains"))
-    operator.replaceChildren(...choices.map((name) => h("option", { value: name }, operatorLabel(filter(), name))))
+    operator.replaceChildren(...choices.map((name) => new Option(operatorLabel(filter(), name), name)))
     showValue()
   }
-  names.addEventListener("change", showOperators)
-  operator.addEventListener("change", showValue)
+  const options = fields.map(({ name, label }) => new Option(label, name, false, name === field))
+  const names = h("select", { id: "filter-field", change: showOperators }, ...options)
+  const operator = h("select", { id: "filter-operator", change: showValue })
   showOperators()
-  const submit = (/** @type {Event} */ event) => {
-    event.preventDefault()
-    try {
-      const found = condition(filter(), operator.value, control)
-      dialog.close()
-      onChosen(found.name, found.value)
-    } catch (message) {
-      refuse(control, String(message))
-    }
-  }
-  const form = h(
-    "form",
-    { submit },
-    labelled(texts.column, names),
-    labelled(texts.condition, operator),
-    place,
-    buttons(h("button", { class: "primary" }, texts.apply)),
-  )
-  const dialog = openDialog(texts.filter, [form])
+  const content = [labelled(texts.column, names), labelled(texts.condition, operator), place]
+  const answer = ask(texts.filter, content, texts.apply)
   control.focus()
-}
-
-/**
- * Return the query parameter of a filter. Throws a sentence for people if the value is not valid.
- * @param {Filter} filter
- * @param {string} operator
- * @param {Control} control
- */
-function condition(filter, operator, control) {
-  const name = `filter[${filter.name}]`
-  if (operator === "isNull" || operator === "isNotNull") {
-    return { name: `${name}[null]`, value: String(operator === "isNull") }
-  }
-  const text = control.value
-  const isList = operators[operator]?.operand === "list"
-  const value = isList ? text.split(/\s*,\s*/).join(",") : String(parsed(filter.value, text))
-  return { name: `${name}[${operator}]`, value }
+  if (!(await answer)) return null
+  const operand = operators[operator.value]?.operand
+  if (!operand) return { [`filter[${names.value}][null]`]: String(operator.value === "isNull") }
+  const { value } = control
+  const isList = operand === "list"
+  const compared = isList ? value.split(/\s*,\s*/).join(",") : String(parsed(filter().value.kind, value))
+  return { [`filter[${names.value}][${operator.value}]`]: compared }
 }
 
 /**

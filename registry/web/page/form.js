@@ -2,7 +2,7 @@
 
 import { api, Failure } from "./api.js"
 import { announce, askToLeave, openDialog } from "./dialogs.js"
-import { buttons, h, newId, unlessBusy } from "./dom.js"
+import { buttons, field, h, newId, unlessBusy } from "./dom.js"
 import { FindBox } from "./find.js"
 import { protect } from "./router.js"
 import { texts } from "./texts.js"
@@ -10,11 +10,13 @@ import { linkable, nameOf, typeOf } from "./types.js"
 import { controlFor, valueOf } from "./values.js"
 
 /** @import { Identifier, Resource } from "./api.js" */
-/** @import { Relationship, Type } from "./types.js" */
+/** @import { Attribute, Relationship, Type } from "./types.js" */
 /** @import { Control } from "./values.js" */
 /**
- * An input. first: what it began with, as `stateOf` returns it.
- * @typedef {{ element: HTMLElement, error: HTMLElement, control: Control, first: unknown }} Field
+ * An input. first: what it began with, as `stateOf` returns it. attribute: none for a link.
+ * @typedef {{
+ *   element: HTMLElement, error: HTMLElement, control: Control, first: unknown, attribute?: Attribute,
+ * }} Field
  */
 
 /** The inputs for the attributes of a type, and for the links of a new resource. */
@@ -25,52 +27,47 @@ export class Inputs {
   /** The linked resources, by relationship. @type {Map<string, Identifier>} */
   #linked = new Map()
 
+  message = h("p", { role: "alert", class: "error" })
+
   /** @param {Type} type @param {Record<string, any> | null} values those of the resource; null for a new one */
   constructor(type, values) {
-    this.type = type
     this.isNew = !values
-    this.attributes = type.attributes.filter((attribute) => !attribute.readOnly)
-    for (const attribute of this.attributes) {
-      const value = values ? values[attribute.name] : attribute.default
+    for (const attribute of type.attributes.filter(({ readOnly }) => !readOnly)) {
+      const { name, label, nullable } = attribute
       // A stored value must stay if it must not be null, also where creation has a default.
-      const isRequired = attribute.required || (Boolean(values) && !attribute.nullable)
-      const control = controlFor({ ...attribute, required: isRequired }, value)
-      this.#add(attribute.name, attribute.label, control, attribute.description ?? "", isRequired)
+      const required = attribute.required || (!this.isNew && !nullable)
+      const control = controlFor({ ...attribute, required }, values ? values[name] : attribute.default)
+      this.#add(name, label, control, attribute)
     }
     for (const link of this.isNew ? linkable(type) : []) this.#addLink(link)
-    this.message = h("p", { role: "alert", class: "error" })
-    const all = [...this.#fields.values()].map((field) => field.element)
+    const all = [...this.#fields.values()].map(({ element }) => element)
     this.element = h("div", { class: "inputs" }, ...all, this.message)
   }
 
-  /**
-   * @param {string} name
-   * @param {string} label
-   * @param {Control} control
-   * @param {string} description
-   * @param {boolean} isRequired
-   */
-  #add(name, label, control, description, isRequired) {
-    const [id, hintId, errorId] = [control.id || newId(), newId(), newId()]
-    control.id = id
-    control.setAttribute("aria-describedby", description ? `${hintId} ${errorId}` : errorId)
-    const mark = isRequired ? h("span", { class: "mark" }, ` (${texts.required})`) : null
-    const hint = description ? h("small", { id: hintId }, description) : null
+  /** @param {string} name @param {string} label @param {Control} control @param {Attribute} [attribute] */
+  #add(name, label, control, attribute) {
+    const [hintId, errorId] = [newId(), newId()]
+    control.id ||= newId()
+    control.setAttribute("aria-describedby", `${hintId} ${errorId}`)
+    const hint = attribute?.description && h("small", { id: hintId }, attribute.description)
     const error = h("p", { id: errorId, class: "error" })
-    const shown = control.closest(".find") ?? control
-    const element = h("div", { class: "field" }, h("label", { for: id }, label, mark), shown, hint, error)
-    this.#fields.set(name, { element, error, control, first: stateOf(control) })
+    const element = field(label, control, hint, error)
+    this.#fields.set(name, { element, error, control, first: stateOf(control), attribute })
   }
 
   /** @param {Relationship} link */
-  #addLink(link) {
-    const pick = (/** @type {Type} */ target, /** @type {Resource} */ { id }, /** @type {string} */ name) => {
-      this.#linked.set(link.name, { type: target.name, id })
-      box.input.value = name
+  #addLink({ name, label, target }) {
+    const pick = (/** @type {Type} */ _, /** @type {Resource} */ { id }, /** @type {string} */ text) => {
+      this.#linked.set(name, { type: target, id })
+      box.input.value = text
+      box.input.setCustomValidity("")
     }
-    const box = new FindBox([typeOf(link.target)], pick, { label: link.label, placeholder: texts.choose })
-    box.input.addEventListener("input", () => this.#linked.delete(link.name))
-    this.#add(link.name, link.label, box.input, "", false)
+    const box = new FindBox([typeOf(target)], pick, { label, placeholder: texts.choose })
+    box.input.addEventListener("input", () => {
+      this.#linked.delete(name)
+      box.input.setCustomValidity(box.input.value.trim() && texts.fieldUnchosen)
+    })
+    this.#add(name, label, box.input)
   }
 
   /** Whether something was entered that would be lost. */
@@ -85,11 +82,11 @@ export class Inputs {
 
   /** Enter words into the first text inputs, one each and the rest into the last: of a name. @param {string} text */
   enter(text) {
-    const named = this.attributes.filter(({ kind, required }) => kind === "text" && required)
+    const isNamed = (/** @type {Field} */ { attribute }) => attribute?.kind === "text" && attribute.required
+    const named = [...this.#fields.values()].filter(isNamed)
     const words = text.split(/\s+/)
-    for (const [index, { name }] of named.entries()) {
-      const { control } = /** @type {Field} */ (this.#fields.get(name))
-      control.value = index === named.length - 1 ? words.join(" ") : (words.shift() ?? "")
+    for (const [index, { control }] of named.entries()) {
+      control.value = words.splice(0, index === named.length - 1 ? words.length : 1).join(" ")
     }
   }
 
@@ -102,28 +99,15 @@ export class Inputs {
     this.#clear()
     /** @type {Record<string, any>} */
     const values = {}
-    /** @type {[string, string][]} */
-    const invalid = []
-    for (const attribute of this.attributes) {
-      const { control, first } = /** @type {Field} */ (this.#fields.get(attribute.name))
+    for (const [name, { attribute, control, first }] of this.#fields) {
       if (!this.isNew && stateOf(control) === first) continue
-      const isRequired = control.hasAttribute("required")
-      try {
-        values[attribute.name] = valueOf({ ...attribute, required: isRequired }, control)
-      } catch (message) {
-        invalid.push([attribute.name, String(message)])
-      }
+      if (!control.validity.valid) this.#mark(name, control.validationMessage)
+      else if (attribute) values[name] = valueOf(attribute.kind, control)
     }
-    for (const { name } of this.type.relationships) {
-      const entered = this.#fields.get(name)?.control.value.trim()
-      if (entered && !this.#linked.has(name)) invalid.push([name, texts.fieldUnchosen])
-    }
-    for (const [name, message] of invalid) this.#mark(name, [message])
-    this.#focusInvalid()
-    return invalid.length > 0 ? null : values
+    return this.#focusInvalid() ? null : values
   }
 
-  /** Return the links that were chosen, as a relationships object. */
+  /** Return the links that were chosen, as the relationships of a resource. */
   links() {
     return Object.fromEntries([...this.#linked].map(([name, data]) => [name, { data }]))
   }
@@ -131,19 +115,18 @@ export class Inputs {
   /** Show why a change was refused: at the fields that the errors point at, or below all. @param {unknown} error */
   show(error) {
     this.#clear()
-    const failure = error instanceof Failure ? error : null
-    const placed = (failure?.errors ?? []).filter(({ source, links, detail }) => {
-      const name = source?.pointer?.split("/")[3] ?? ""
+    const errors = error instanceof Failure ? error.errors : []
+    const placed = errors.filter(({ source, links, detail }) => {
       const more = links?.about ? [" ", h("a", { href: `#${links.about}` }, texts.taken)] : []
-      return this.#mark(name, [detail, ...more])
+      return this.#mark(source?.pointer?.split("/")[3] ?? "", detail, ...more)
     })
-    const isAll = failure && failure.errors.length > 0 && placed.length === failure.errors.length
+    const isAll = placed.length > 0 && placed.length === errors.length
     if (!isAll) this.message.textContent = /** @type {Error} */ (error).message
     this.#focusInvalid()
   }
 
-  /** @param {string} name @param {(Node | string)[]} content */
-  #mark(name, content) {
+  /** @param {string} name @param {...(Node | string)} content */
+  #mark(name, ...content) {
     const field = this.#fields.get(name)
     field?.error.append(...content)
     field?.control.setAttribute("aria-invalid", "true")
@@ -158,9 +141,11 @@ export class Inputs {
     }
   }
 
+  /** Focus the first input that is marked; return whether there is any. */
   #focusInvalid() {
-    const invalid = this.element.querySelector("[aria-invalid]")
-    if (invalid instanceof HTMLElement) invalid.focus()
+    const invalid = [...this.#fields.values()].find(({ control }) => control.hasAttribute("aria-invalid"))
+    invalid?.control.focus()
+    return Boolean(invalid)
   }
 }
 
@@ -179,19 +164,10 @@ let staysOpen = false
  *   onCreated: called when the dialog has closed, with the last one. text: what it is called
  */
 export function openCreation(type, { onCreated, text = "", isSingle = false }) {
-  const holder = h("div")
-  const begin = () => {
-    const begun = new Inputs(type, null)
-    protect(begun)
-    holder.replaceChildren(begun.element)
-    begun.focus()
-    return begun
-  }
-  let inputs = begin()
   /** @type {Resource | null} */
   let last = null
-  const again = h("input", { type: "checkbox", id: newId(), change: () => (staysOpen = again.checked) })
-  again.checked = staysOpen
+  let inputs = new Inputs(type, null)
+  const again = h("input", { type: "checkbox", id: newId(), checked: staysOpen })
   const create = h("button", { class: "primary" }, texts.create)
   const send = async () => {
     const attributes = inputs.read()
@@ -200,24 +176,30 @@ export function openCreation(type, { onCreated, text = "", isSingle = false }) {
     const query = type.display ? { [`fields[${type.name}]`]: type.display.name } : {}
     const document = await api.change("POST", type.path, { query, body: { data } })
     const created = (last = /** @type {Resource} */ (document?.data))
-    if (!isSingle) {
-      announce(texts.created(nameOf(type, created)), { offer: [texts.open, `#${type.path}/${created.id}`] })
-    }
-    if (again.checked && !isSingle) inputs = begin()
-    else dialog.close()
+    const text = texts.created(nameOf(type, created))
+    if (!isSingle) announce(text, { offer: [texts.open, `#${type.path}/${created.id}`] })
+    staysOpen = again.checked
+    if (isSingle || !again.checked) return dialog.close()
+    const next = new Inputs(type, null)
+    inputs.element.replaceWith(next.element)
+    begin(next)
   }
   const submit = (/** @type {Event} */ event) => {
     event.preventDefault()
     unlessBusy(create, send).catch((error) => inputs.show(error))
   }
   const another = h("label", { class: "check", for: again.id }, again, texts.another)
-  const form = h("form", { submit, novalidate: true }, holder, buttons(isSingle ? null : another, create))
+  const form = h("form", { submit, novalidate: true }, inputs.element, buttons(!isSingle && another, create))
   const dialog = openDialog(texts.add(type.label), [form], { mayClose: () => !inputs.isDirty || askToLeave() })
+  const begin = (/** @type {Inputs} */ begun) => {
+    inputs = begun
+    protect(begun)
+    begun.focus()
+  }
+  begin(inputs)
+  if (text) inputs.enter(text)
   dialog.addEventListener("close", () => {
     protect(null)
     if (last) onCreated(last)
   })
-  inputs.focus()
-  if (text) inputs.enter(text)
-  return dialog
 }

@@ -3,7 +3,7 @@
 import { api, countOf, loaded, partsOf } from "./api.js"
 import { announceFailure } from "./dialogs.js"
 import { button, buttons, h, show } from "./dom.js"
-import { chips, openFilter } from "./filter.js"
+import { askForFilter, chips } from "./filter.js"
 import { inTurn, later } from "./reads.js"
 import { address, navigate } from "./router.js"
 import { Selection } from "./selection.js"
@@ -288,8 +288,9 @@ export class List {
   }
 
   /** Ask for a filter. @param {string} [field] */
-  #chooseFilter(field) {
-    openFilter(this.type, field, (name, value) => this.#navigate({ [name]: value }))
+  async #chooseFilter(field) {
+    const filter = await askForFilter(this.type, field)
+    if (filter) this.#navigate(filter)
   }
 
   /** Download all pages as CSV; the button shows how much has arrived. @param {HTMLButtonElement} control */

@@ -75,9 +75,10 @@ export class Selection {
     const [boxes, isByKey] = [this.#boxes, event.type === "keydown"]
     if (isByKey) event.preventDefault()
     const isChecked = isByKey ? !box.checked : box.checked
-    const start = this.#anchor ? boxes.indexOf(this.#anchor) : -1
-    const [from, to] = [start < 0 ? boxes.indexOf(box) : start, boxes.indexOf(box)].sort((first, second) => first - second)
-    this.#set(boxes.slice(from, to + 1), isChecked)
+    const end = boxes.indexOf(box)
+    const start = boxes.findIndex((other) => other === this.#anchor)
+    const from = start < 0 ? end : start
+    this.#set(boxes.slice(Math.min(from, end), Math.max(from, end) + 1), isChecked)
     this.#anchor = box
   }
 

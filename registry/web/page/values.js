@@ -3,7 +3,7 @@
 import { h } from "./dom.js"
 import { texts } from "./texts.js"
 
-/** @import { Attribute } from "./types.js" */
+/** @import { Attribute, Kind } from "./types.js" */
 /** @typedef {HTMLInputElement | HTMLSelectElement} Control */
 
 const integers = new Intl.NumberFormat()
@@ -18,15 +18,11 @@ const exactTimes = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeS
  * @returns {Node | string}
  */
 export function shown(attribute, value) {
-  if (value === null || value === undefined || value === "") {
-    return h("span", { class: "empty" }, texts.none)
-  }
-  if (attribute.kind === "time") {
-    const time = new Date(value)
-    return h("time", { datetime: value, title: exactTimes.format(time) }, times.format(time))
-  }
+  if (value === null || value === undefined || value === "") return h("span", { class: "empty" }, texts.none)
   if (attribute.kind === "text") return h("bdi", {}, value)
-  return plain(attribute, value)
+  const text = plain(attribute, value)
+  if (attribute.kind !== "time") return text
+  return h("time", { datetime: value, title: exactTimes.format(new Date(value)) }, text)
 }
 
 /** Return a value as text. @param {Attribute} attribute @param {any} value @returns {string} */
@@ -43,7 +39,7 @@ export function plain(attribute, value) {
       return new Intl.NumberFormat(undefined, { minimumFractionDigits: digits }).format(value)
     }
     case "date":
-      return days.format(new Date(`${value}T00:00:00Z`))
+      return days.format(new Date(value))
     case "time":
       return times.format(new Date(value))
     case "object":
@@ -55,82 +51,49 @@ export function plain(attribute, value) {
   }
 }
 
+/** The attributes of inputs; beyond the safe integers, JSON is not exact in a browser. */
+const INPUTS = {
+  text: { type: "text", dir: "auto" },
+  email: { type: "text", inputmode: "email" },
+  integer: { type: "number", min: Number.MIN_SAFE_INTEGER, max: Number.MAX_SAFE_INTEGER },
+  decimal: { type: "number", step: "any" },
+  date: { type: "date", max: "9999-12-31" },
+  time: { type: "datetime-local", step: 1 },
+  object: {},
+}
+
 /**
  * Return the input for an attribute.
  * @param {Attribute} attribute
  * @param {any} value the present one, or null
  * @returns {Control}
  */
-export function controlFor(attribute, value) {
-  const { kind, required, nullable } = attribute
-  if (kind === "choice" || (kind === "boolean" && nullable)) {
-    const choices = (attribute.enum ?? ["true", "false"]).filter((choice) => choice !== null)
-    const option = (/** @type {string} */ choice) =>
-      h("option", { value: choice, selected: String(value) === choice }, labelOfChoice(kind, choice))
-    const none = h("option", { value: "" }, texts.none)
+export function controlFor({ kind, enum: choices = [], nullable, required, maxLength }, value) {
+  if (kind === "boolean" && !nullable) return h("input", { type: "checkbox", checked: Boolean(value) })
+  if (kind === "choice" || kind === "boolean") {
+    const values = kind === "choice" ? choices.filter((choice) => choice !== null) : ["true", "false"]
+    const labels = kind === "choice" ? values : [texts.yes, texts.no]
+    const options = values.map((choice, index) => new Option(labels[index], choice, false, String(value) === choice))
     const isEmpty = nullable || value === null || value === undefined
-    return h("select", { required }, isEmpty && none, ...choices.map(option))
+    return h("select", { required }, isEmpty && new Option(texts.none, ""), ...options)
   }
-  if (kind === "boolean") return h("input", { type: "checkbox", checked: Boolean(value) })
-  const forms = {
-    text: { type: "text", maxlength: attribute.maxLength, dir: "auto" },
-    email: { type: "email", maxlength: attribute.maxLength },
-    integer: { type: "number", step: "1" },
-    decimal: { type: "number", step: "any" },
-    date: { type: "date", max: "9999-12-31" },
-    time: { type: "datetime-local", step: "1" },
-    object: {},
-  }
-  const control = h("input", { ...forms[kind], required, autocomplete: "off" })
+  const control = h("input", { ...INPUTS[kind], maxlength: maxLength, required, autocomplete: "off" })
   control.value = kind === "time" && value ? localTime(value) : String(value ?? "")
   return control
 }
 
-/**
- * Return the value that was entered, null if none. Throws a sentence for people if it is not valid.
- * @param {Attribute} attribute
- * @param {Control} control
- * @returns {any}
- */
-export function valueOf(attribute, control) {
-  const { kind } = attribute
-  if (control instanceof HTMLInputElement) {
-    if (control.type === "checkbox") return control.checked
-    if (control.validity.badInput) throw texts.fieldInvalid[kind]
-  }
+/** Return the value that was entered, if it is valid; null if none. @param {Kind} kind @param {Control} control */
+export function valueOf(kind, control) {
+  if (control.type === "checkbox") return /** @type {HTMLInputElement} */ (control).checked
   const text = kind === "text" ? control.value : control.value.trim()
-  if (text === "") {
-    if (attribute.required) throw texts.fieldRequired
-    return null
-  }
-  return parsed(attribute, text)
+  return text === "" ? null : parsed(kind, text)
 }
 
-/** Show why a value is not valid, until it is changed. @param {Control} control @param {string} message */
-export function refuse(control, message) {
-  control.setCustomValidity(message)
-  control.reportValidity()
-  control.addEventListener("input", () => control.setCustomValidity(""), { once: true })
-}
-
-/**
- * Return the JSON form of text that is not empty. Throws a sentence for people.
- * @param {Attribute} attribute
- * @param {string} text
- */
-export function parsed({ kind }, text) {
+/** Return the JSON form of a valid text that is not empty. @param {Kind} kind @param {string} text */
+export function parsed(kind, text) {
   if (kind === "boolean") return text === "true"
   if (kind === "time") return new Date(text).toISOString()
-  if (kind !== "integer") return text
-  if (!Number.isInteger(Number(text))) throw texts.fieldInvalid[kind]
-  if (!Number.isSafeInteger(Number(text))) throw texts.notSafe
-  return Number(text)
-}
-
-/** @param {string} kind @param {string} choice */
-function labelOfChoice(kind, choice) {
-  if (kind === "choice") return choice
-  return choice === "true" ? texts.yes : texts.no
+  return kind === "integer" ? Number(text) : text
 }
 
 /** Return a time as the input for times has it: local, to the second. @param {string} value */

@@ -66,8 +66,6 @@ class Api {
   /** Keys of additions that may have been executed, by path and body. @type {Map<string, string>} */
   #keys = new Map()
 
-  #base = new URL(".", document.baseURI)
-
   /**
    * Return the document at a path. A busy registry is asked again, when it says so.
    * @param {string} path
@@ -165,12 +163,11 @@ class Api {
    * @param {Options} options
    */
   async #send(method, path, { query = {}, body, file, headers, signal, accept = MEDIA_TYPE, seconds }) {
-    const sent = new Headers({ Accept: accept })
+    const sent = new Headers({ Accept: accept, ...headers })
     if (this.token) sent.set("Authorization", `Bearer ${this.token}`)
     if (body) sent.set("Content-Type", path === "/operations" ? ATOMIC : MEDIA_TYPE)
-    for (const [name, value] of Object.entries(headers ?? {})) sent.set(name, value)
-    const url = new URL(path.replace(/^\//, ""), this.#base)
-    for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value)
+    const url = new URL(`.${path}`, document.baseURI)
+    url.search = String(new URLSearchParams(query))
     const limit = seconds === 0 ? [] : [AbortSignal.timeout(TIMEOUT_MS)]
     const signals = AbortSignal.any([...(signal ? [signal] : []), ...limit])
     const content = body ? JSON.stringify(body) : file
@@ -215,6 +212,21 @@ export async function* partsOf(response) {
   }
 }
 
+/**
+ * Yield the pieces of a text as they arrive, those together that arrive together. Raises what `partsOf` raises.
+ * @param {Response} response
+ * @param {string} end what ends a piece
+ */
+export async function* piecesOf(response, end) {
+  const decoder = new TextDecoder()
+  let text = ""
+  for await (const part of partsOf(response)) {
+    const pieces = (text + decoder.decode(part, { stream: true })).split(end)
+    text = pieces.pop() ?? ""
+    yield pieces
+  }
+}
+
 /** Return what an unsuccessful response tells. @param {Response} response */
 async function failureOf(response) {
   const retryAfter = Number(response.headers.get("Retry-After")) || 0
@@ -227,20 +239,15 @@ function newKey() {
   return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16)).join("-")
 }
 
-/** Wait. Raises AbortError. @param {number} milliseconds @param {AbortSignal} [signal] @returns {Promise<void>} */
-export function pause(milliseconds, signal) {
-  return new Promise((resolve, reject) => {
-    const stop = () => {
-      clearTimeout(timer)
-      reject(signal?.reason)
-    }
-    const end = () => {
-      signal?.removeEventListener("abort", stop)
-      resolve()
-    }
-    const timer = setTimeout(end, milliseconds)
-    signal?.addEventListener("abort", stop)
+/** Wait. Raises AbortError. @param {number} milliseconds @param {AbortSignal} [signal] */
+export async function pause(milliseconds, signal) {
+  const ended = new AbortController()
+  await new Promise((resolve) => {
+    setTimeout(resolve, milliseconds)
+    signal?.addEventListener("abort", resolve, { signal: ended.signal })
   })
+  ended.abort()
+  signal?.throwIfAborted()
 }
 
 /** Return whether an error only says that nobody waits for the result any more. @param {unknown} error */

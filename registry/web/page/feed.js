@@ -1,6 +1,6 @@
 /** The change feed: what others change, as it happens. */
 
-import { api, Failure, linkedTo, partsOf, pause } from "./api.js"
+import { api, Failure, linkedTo, pause, piecesOf } from "./api.js"
 
 const FIRST_WAIT_MS = 2_000
 const MAX_WAIT_MS = 4_000
@@ -12,10 +12,10 @@ const SILENCE_MS = 45_000
 /** links: to what the resource is linked since. @typedef {Identifier & { op: Op, links: Identifier[] }} Change */
 /** @typedef {"add" | "update" | "remove"} Op */
 /**
- * @typedef {object} Follower
- * @property {(changes: Change[]) => void} onChanges called with those that arrive together
- * @property {() => unknown} onGap called if some are no longer known; reads all again
- * @property {(isConnected: boolean) => void} onConnection
+ * onChanges: called with those that arrive together. onGap: called if some are no longer known; reads all again.
+ * @typedef {{
+ *   onChanges(changes: Change[]): void, onGap(): unknown, onConnection(isConnected: boolean): void,
+ * }} Follower
  */
 
 /**
@@ -23,81 +23,68 @@ const SILENCE_MS = 45_000
  * all its tabs.
  * @param {Follower} follower
  */
-export function follow(follower) {
+export function follow({ onChanges, onGap, onConnection }) {
   let stop = new AbortController()
-  const place = { position: api.position }
+  let position = api.position
+  const run = async (/** @type {AbortSignal} */ signal) => {
+    let wait = FIRST_WAIT_MS
+    while (!signal.aborted) {
+      try {
+        for await (const events of eventsAfter(position, signal)) {
+          wait = FIRST_WAIT_MS
+          onConnection(true)
+          position = events.flatMap((event) => fieldOf(event, "id")).at(-1) ?? position
+          const changes = events.flatMap((event) => fieldOf(event, "data")).flatMap(changeOf)
+          if (changes.length > 0) onChanges(changes)
+        }
+      } catch (error) {
+        if (signal.aborted) return
+        const isExpired = error instanceof Failure && (error.status === 410 || error.status === 400)
+        if (isExpired && position) {
+          api.position = ""
+          await onGap()
+          position = api.position
+        } else onConnection(false)
+      }
+      await pause(wait, signal).catch(() => {})
+      wait = Math.min(2 * wait, MAX_WAIT_MS)
+    }
+  }
   const start = () => {
     stop.abort()
     stop = new AbortController()
-    if (!document.hidden) run(follower, place, stop.signal)
+    if (!document.hidden) run(stop.signal)
   }
   document.addEventListener("visibilitychange", start)
   window.addEventListener("online", start)
-  window.addEventListener("offline", () => follower.onConnection(false))
+  window.addEventListener("offline", () => onConnection(false))
   start()
 }
 
 /**
- * Read the feed until a signal.
- * @param {Follower} follower
- * @param {{ position: string }} place how far it was read; "" is the present
+ * Yield server-sent events, those together that arrive together. Raises Failure, AbortError.
+ * @param {string} position that they follow; "" is the present
  * @param {AbortSignal} signal
  */
-async function run(follower, place, signal) {
-  let wait = FIRST_WAIT_MS
-  while (!signal.aborted) {
-    const silence = new AbortController()
-    /** @type {number | undefined} */
-    let timer
-    const hear = () => {
-      clearTimeout(timer)
-      timer = setTimeout(() => silence.abort(), SILENCE_MS)
-    }
-    try {
-      /** @type {Record<string, string>} */
-      const query = place.position ? { "page[after]": place.position } : {}
-      const signals = AbortSignal.any([signal, silence.signal])
-      const options = { query, signal: signals, accept: "text/event-stream", seconds: 0 }
-      hear()
-      const response = await api.fetch("GET", "/changes", options)
-      wait = FIRST_WAIT_MS
-      follower.onConnection(true)
-      await read(response, hear, (changes, position) => {
-        place.position = position || place.position
-        if (changes.length > 0) follower.onChanges(changes)
-      })
-    } catch (error) {
-      if (signal.aborted) return
-      const isExpired = error instanceof Failure && (error.status === 410 || error.status === 400)
-      if (isExpired && place.position) {
-        api.position = ""
-        await follower.onGap()
-        place.position = api.position
-      } else follower.onConnection(false)
-    } finally {
-      clearTimeout(timer)
-    }
-    await pause(wait, signal).catch(() => {})
-    wait = Math.min(2 * wait, MAX_WAIT_MS)
+async function* eventsAfter(position, signal) {
+  const silence = new AbortController()
+  let timer = 0
+  const hear = () => {
+    clearTimeout(timer)
+    timer = setTimeout(() => silence.abort(), SILENCE_MS)
   }
-}
-
-/**
- * Read server-sent events until their end.
- * @param {Response} response
- * @param {() => void} hear called when something arrives
- * @param {(changes: Change[], position: string) => void} onEvents
- */
-async function read(response, hear, onEvents) {
-  const decoder = new TextDecoder()
-  let text = ""
-  for await (const part of partsOf(response)) {
+  /** @type {Record<string, string>} */
+  const query = position ? { "page[after]": position } : {}
+  const signals = AbortSignal.any([signal, silence.signal])
+  try {
     hear()
-    const events = (text + decoder.decode(part, { stream: true })).split("\n\n")
-    text = events.pop() ?? ""
-    const positions = events.flatMap((event) => fieldOf(event, "id"))
-    const data = events.flatMap((event) => fieldOf(event, "data"))
-    onEvents(data.map((json) => JSON.parse(json)).flatMap(changeOf), positions.at(-1) ?? "")
+    const options = { query, signal: signals, accept: "text/event-stream", seconds: 0 }
+    for await (const events of piecesOf(await api.fetch("GET", "/changes", options), "\n\n")) {
+      hear()
+      yield events
+    }
+  } finally {
+    clearTimeout(timer)
   }
 }
 
@@ -107,12 +94,10 @@ function fieldOf(event, name) {
   return lines.map((line) => line.slice(name.length + 2))
 }
 
-/**
- * Return the change that an operation repeats; none for an event with only a position.
- * @param {{ op?: Op, data?: Resource, ref?: Identifier }} operation
- * @returns {Change[]}
- */
-function changeOf({ op, data, ref }) {
+/** Return the change that an operation repeats; none for an event with only a position. @param {string} json */
+function changeOf(json) {
+  /** @type {{ op?: Op, data?: Resource, ref?: Identifier }} */
+  const { op, data, ref } = JSON.parse(json)
   const changed = data ?? ref
   return op && changed ? [{ op, type: changed.type, id: changed.id, links: linkedTo(data) }] : []
 }

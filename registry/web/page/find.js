@@ -1,22 +1,21 @@
 /** Finding resources by what people know of them, as they type: first by how it begins. */
 
-import { api, isAborted, isSame, linkedTo } from "./api.js"
-import { h, newId } from "./dom.js"
+import { api, isAborted, isSame, linkedTo, pause } from "./api.js"
+import { copy, h, newId } from "./dom.js"
 import { texts } from "./texts.js"
 import { countedOf, fieldsWithNames, nameOf, typeOf } from "./types.js"
 import { plain } from "./values.js"
 
 /** @import { Query, Resource } from "./api.js" */
 /** @import { Type } from "./types.js" */
-/** What can be chosen. @typedef {{ type: Type, title: Node | string, more: string, pick: () => unknown }} Option */
-/** @typedef {{ resource: Resource, name: string, more: string }} Found */
+/** more: what tells it apart from others. @typedef {{ resource: Resource, name: string, more: string }} Found */
+/**
+ * What can be chosen. act: called with what is typed then.
+ * @typedef {{ title: Node | string, more?: string, kind?: string, act: (text: string) => unknown }} Option
+ */
 
 const WAIT_MS = 150
 const RESULTS_PER_TYPE = 6
-
-/** Characters of the box: as many as a text has. */
-const MAX_LENGTH = 255
-const MARGIN_PX = 8
 
 /**
  * Return the parameter `filter` for the resources of a type with an attribute that fits a text.
@@ -68,9 +67,11 @@ export class FindBox {
   #options = []
   #chosen = -1
   #searched = ""
-  #search = new AbortController()
-  /** @type {number | undefined} */
-  #timer
+  #running = new AbortController()
+  element = copy("find-box")
+  input = /** @type {HTMLInputElement} */ (this.element.querySelector("input"))
+  #list = /** @type {HTMLElement} */ (this.element.querySelector("ul"))
+  #status = /** @type {HTMLElement} */ (this.element.querySelector("span"))
 
   /**
    * @param {Type[]} types
@@ -80,65 +81,46 @@ export class FindBox {
    *   onAll?: (type: Type, text: string) => unknown,
    * }} options onNew: creates what is not found. onAll: shows all that is found
    */
-  constructor(types, onPick, { label, placeholder, id = newId(), onNew, onAll }) {
+  constructor(types, onPick, { label, placeholder = "", id = newId(), onNew, onAll }) {
     this.types = types
     this.onPick = onPick
     this.onNew = onNew
     this.onAll = onAll
-    const listId = newId()
-    this.list = h("ul", { role: "listbox", id: listId, "aria-label": label, popover: "manual", class: "options" })
-    this.status = h("span", { role: "status", class: "unseen" })
-    this.input = h("input", {
-      id,
-      type: "search",
-      enterkeyhint: "search",
-      maxlength: MAX_LENGTH,
-      role: "combobox",
-      dir: "auto",
-      "aria-label": label,
-      "aria-autocomplete": "list",
-      "aria-expanded": "false",
-      "aria-controls": listId,
-      autocomplete: "off",
-      spellcheck: "false",
-      placeholder,
-      input: () => this.#wait(),
-      keydown: (/** @type {KeyboardEvent} */ event) => this.#key(event),
-      blur: () => this.#open(false),
-      focus: () => this.#open(this.#options.length > 0 && this.#searched === this.#text),
+    this.#list.id = newId()
+    this.#list.ariaLabel = this.input.ariaLabel = label
+    this.input.setAttribute("aria-controls", this.#list.id)
+    Object.assign(this.input, { id, placeholder })
+    this.input.addEventListener("input", () => this.#begin((signal) => this.#find(signal, WAIT_MS)))
+    this.input.addEventListener("keydown", (event) => this.#onKey(event))
+    this.input.addEventListener("blur", () => this.#open(false))
+    this.input.addEventListener("focus", () => this.#open(this.#options.length > 0 && this.#searched === this.#text))
+    this.#list.addEventListener("mousedown", (event) => {
+      event.preventDefault()
+      const item = /** @type {Element} */ (event.target).closest("li")
+      const option = this.#options[[...this.#list.children].findIndex((child) => child === item)]
+      if (option) this.#pick(option)
     })
-    this.element = h("div", { class: "find" }, this.input, this.list, this.status)
   }
 
   get #text() {
     return this.input.value.trim()
   }
 
-  /** Forget the search that runs; return a signal for the next one. */
-  #begin() {
-    clearTimeout(this.#timer)
-    this.#search.abort()
-    this.#search = new AbortController()
-    return this.#search.signal
-  }
-
-  #wait() {
-    this.#begin()
-    this.#timer = setTimeout(() => this.#guard(() => this.#run()), WAIT_MS)
-  }
-
-  /** Run a search, and show why it fails. @param {() => Promise<unknown>} action */
-  async #guard(action) {
+  /** End the search that runs for another, and show why that fails. @param {(signal: AbortSignal) => unknown} search */
+  async #begin(search) {
+    this.#running.abort()
+    this.#running = new AbortController()
     try {
-      await action()
+      await search(this.#running.signal)
     } catch (error) {
       if (!isAborted(error)) this.#render([], /** @type {Error} */ (error).message)
     }
   }
 
-  /** Search for what is typed now. */
-  async #run() {
-    const [text, signal] = [this.#text, this.#begin()]
+  /** Show what fits what is typed. @param {AbortSignal} signal @param {number} [wait] milliseconds for more letters */
+  async #find(signal, wait = 0) {
+    if (wait) await pause(wait, signal)
+    const text = this.#text
     if (!text) return this.#render([])
     // An index finds texts by how they begin; to find a part of them, all are compared.
     const prefixed = await Promise.all(
@@ -159,72 +141,65 @@ export class FindBox {
 
   /** @param {Type} type @param {Found[]} found @returns {Option[]} */
   #optionsOf(type, found) {
-    const pick = (/** @type {Found} */ { resource, name }) => {
-      this.clear()
-      this.onPick(type, resource, name)
-    }
-    return found.map((match) => ({ type, title: h("bdi", {}, match.name), more: match.more, pick: () => pick(match) }))
+    const kind = this.types.length > 1 ? type.label : ""
+    return found.map(({ resource, name, more }) => {
+      return { title: h("bdi", {}, name), more, kind, act: () => this.onPick(type, resource, name) }
+    })
   }
 
   /**
-   * Return the options after the resources that are found.
+   * Return the options after the resources that are shown.
    * @param {Type} type
    * @param {string} text
    * @param {number} total
    * @param {number} shown
-   * @returns {Option[]}
    */
   #lastOf(type, text, total, shown) {
     const { onAll, onNew } = this
-    const all = () => {
-      this.clear()
-      onAll?.(type, text)
-    }
-    const create = () => {
-      const typed = this.#text // the options may be those of what was typed before
-      this.clear()
-      onNew?.(type, typed)
-    }
-    const counted = countedOf(type, total)
-    return [
-      ...(onAll && total > shown ? [{ type, title: texts.showAll(counted), more: "", pick: all }] : []),
-      ...(onNew ? [{ type, title: texts.chooseNew(type.label, text), more: "", pick: create }] : []),
-    ]
+    /** @type {Option[]} */
+    const options = []
+    const title = texts.showAll(countedOf(type, total))
+    if (onAll && total > shown) options.push({ title, act: () => onAll(type, text) })
+    // The options may be those of what was typed before.
+    if (onNew) options.push({ title: texts.chooseNew(type.label, text), act: (typed) => onNew(type, typed) })
+    return options
   }
 
   /** @param {KeyboardEvent} event */
-  async #key(event) {
-    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key]
-    if (step) {
-      event.preventDefault()
-      this.#choose(this.#chosen + step)
-    } else if (event.key === "Escape" && (this.input.value || this.#isOpen)) {
-      event.preventDefault()
-      event.stopPropagation()
-      this.clear()
-    } else if (event.key === "Escape") {
-      this.input.blur()
-    } else if (event.key === "Enter") {
-      event.preventDefault()
-      if (this.#chosen >= 0) this.#options[this.#chosen].pick()
-      else await this.#guard(() => this.#enter())
-    }
+  #onKey(event) {
+    const { key } = event
+    const isShown = this.input.value || this.#list.matches(":popover-open")
+    if (key === "Escape" && !isShown) return this.input.blur()
+    if (!["ArrowDown", "ArrowUp", "Escape", "Enter"].includes(key)) return
+    event.preventDefault()
+    event.stopPropagation()
+    if (key === "Escape") this.clear()
+    else if (key !== "Enter") this.#choose(this.#chosen + (key === "ArrowDown" ? 1 : -1))
+    else if (this.#chosen >= 0) this.#pick(this.#options[this.#chosen])
+    else this.#begin((signal) => this.#enter(signal))
   }
 
-  /** Open what is named exactly as typed; otherwise choose the first option, but do not open it. */
-  async #enter() {
-    const [text, signal] = [this.#text, this.#begin()]
+  /** Open what is named exactly as typed; otherwise only choose the first option. @param {AbortSignal} signal */
+  async #enter(signal) {
+    const text = this.#text
     if (!text) return
     const searches = this.types.map(async (type) => {
       const { found } = await search(type, { filter: conditions(type, "eq", text) }, signal)
       return this.#optionsOf(type, found)
     })
     const exact = (await Promise.all(searches)).flat()
-    if (exact.length !== 1 && this.#searched !== text) await this.#run()
-    const sole = exact.length === 1 ? exact[0] : this.onNew && this.#options.length === 1 && this.#options[0]
-    if (sole) sole.pick()
-    else this.#choose(0)
-    if (!sole && this.#options.length > 0) this.status.textContent = texts.foundNoExact
+    if (exact.length === 1) return this.#pick(exact[0])
+    if (this.#searched !== text) await this.#find(signal)
+    if (this.onNew && this.#options.length === 1) return this.#pick(this.#options[0])
+    this.#choose(0)
+    if (this.#options.length > 0) this.#status.textContent = texts.foundNoExact
+  }
+
+  /** @param {Option} option */
+  #pick({ act }) {
+    const text = this.#text
+    this.clear()
+    act(text)
   }
 
   /**
@@ -234,19 +209,14 @@ export class FindBox {
    */
   #render(options, note = "") {
     this.#options = options
-    const items = options.map(({ type, title, more, pick }) => {
-      const kind = this.types.length > 1 ? h("small", {}, type.label) : null
-      const row = h("span", {}, title, more ? h("small", {}, h("bdi", {}, more)) : null)
-      const mousedown = (/** @type {Event} */ event) => {
-        event.preventDefault()
-        pick()
-      }
-      return h("li", { role: "option", id: newId(), "aria-selected": "false", mousedown }, row, kind)
+    const items = options.map(({ title, more, kind }) => {
+      const row = h("span", {}, title, more && h("small", {}, h("bdi", {}, more)))
+      return h("li", { role: "option", id: newId(), "aria-selected": "false" }, row, kind && h("small", {}, kind))
     })
     const isEmpty = items.length === 0
     const empty = isEmpty && note ? [h("li", { role: "option", "aria-disabled": "true" }, note)] : []
-    this.list.replaceChildren(...items, ...empty)
-    this.status.textContent = isEmpty ? note : texts.found(items.length)
+    this.#list.replaceChildren(...items, ...empty)
+    this.#status.textContent = isEmpty ? note : texts.found(items.length)
     this.#open(items.length + empty.length > 0)
     const chosen = this.#chosen
     this.#chosen = -1
@@ -260,47 +230,28 @@ export class FindBox {
     if (count === 0) return
     this.#open(true)
     this.#chosen = (index + count) % count
-    for (const [position, option] of [...this.list.children].entries()) {
-      option.setAttribute("aria-selected", String(position === this.#chosen))
+    for (const [position, option] of [...this.#list.children].entries()) {
+      option.ariaSelected = String(position === this.#chosen)
     }
-    const chosen = this.list.children[this.#chosen]
+    const chosen = this.#list.children[this.#chosen]
     this.input.setAttribute("aria-activedescendant", chosen.id)
     chosen.scrollIntoView({ block: "nearest" })
   }
 
   /** Forget what was typed and found. */
   clear() {
-    this.#begin()
+    this.#running.abort()
     this.input.value = ""
     this.#searched = ""
     this.#chosen = -1
     this.#render([])
   }
 
-  get #isOpen() {
-    return this.list.matches(":popover-open")
-  }
-
-  /** @param {boolean} isOpen */
-  #open(isOpen) {
+  /** Open the list while the box has the focus, or close it. @param {boolean} wants */
+  #open(wants) {
     if (!this.input.isConnected) return
-    this.list.togglePopover(isOpen)
-    this.input.setAttribute("aria-expanded", String(isOpen))
-    if (isOpen) this.#place()
-    for (const event of ["scroll", "resize"]) {
-      if (isOpen) window.addEventListener(event, this.#place, { capture: true })
-      else window.removeEventListener(event, this.#place, { capture: true })
-    }
-  }
-
-  /** Place the list below the box, or above it where there is more room; it never leaves the window. */
-  #place = () => {
-    const { left, width, top, bottom } = this.input.getBoundingClientRect()
-    const [above, below] = [top - 2 * MARGIN_PX, innerHeight - bottom - 2 * MARGIN_PX]
-    const isAbove = this.list.scrollHeight > below && above > below
-    const { style } = this.list
-    Object.assign(style, { left: `${left}px`, width: `${width}px`, maxHeight: `${isAbove ? above : below}px` })
-    style.top = isAbove ? "auto" : `${bottom + MARGIN_PX / 2}px`
-    style.bottom = isAbove ? `${innerHeight - top + MARGIN_PX / 2}px` : "auto"
+    const isOpen = wants && document.activeElement === this.input
+    this.#list.togglePopover(isOpen)
+    this.input.ariaExpanded = String(isOpen)
   }
 }

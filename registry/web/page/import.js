@@ -1,8 +1,8 @@
 /** The import of a CSV file, which the service reads: what its columns become, its check, and the report. */
 
-import { api, isAborted, partsOf } from "./api.js"
+import { api, isAborted, piecesOf } from "./api.js"
 import { announceFailure, ask, openDialog } from "./dialogs.js"
-import { button, buttons, field, grid, h, show } from "./dom.js"
+import { button, buttons, copy, field, grid, h } from "./dom.js"
 import { saveFile } from "./list.js"
 import { refresh } from "./router.js"
 import { texts } from "./texts.js"
@@ -18,7 +18,6 @@ const MAX_ERRORS = 10_000
 const MAX_COLUMNS = 200
 const HEAD_BYTES = 65_536
 const MAX_SAMPLE = 500
-const CHARSETS = ["utf-8", "windows-1252", "iso-8859-1", "utf-16"]
 const DELIMITERS = [",", ";", "\t", "|"]
 const FORMULA = /^[=+\-@\t\r]/
 
@@ -32,12 +31,7 @@ function cellsOf(line) {
     return [...`${line}${delimiter}`.matchAll(cell)].slice(0, -1).map((found) => found[1])
   })
   const widest = divided.reduce((most, cells) => (cells.length > most.length ? cells : most))
-  return widest.map((cell) =>
-    cell
-      .replace(/^"(.*)"$/, "$1")
-      .replaceAll('""', '"')
-      .trim(),
-  )
+  return widest.map((cell) => (/^"(.*)"$/.exec(cell)?.[1] ?? cell).replaceAll('""', '"').trim())
 }
 
 /**
@@ -53,7 +47,7 @@ function columnNames(type) {
 }
 
 /** @param {string} text */
-const wordsOf = (text) => [...(text.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? [])].map(String)
+const wordsOf = (text) => Array.from(text.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? [])
 
 /**
  * Return the column that a header means by its words; "" if none. `Serial number` is the serial.
@@ -62,7 +56,6 @@ const wordsOf = (text) => [...(text.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? []
  */
 function columnFor(header, names) {
   const words = wordsOf(header)
-  /** @type {string[]} */
   const meant = names.filter((name) => wordsOf(name.replaceAll("_", " ")).every((word) => words.includes(word)))
   const exact = names.find((name) => wordsOf(name).join("") === words.join(""))
   return exact ?? meant.sort((name, other) => wordsOf(other).length - wordsOf(name).length)[0] ?? ""
@@ -70,46 +63,36 @@ function columnFor(header, names) {
 
 /** Open the dialog that imports a file. @param {Type} preferred @param {File} [dropped] */
 export function openImport(preferred, dropped) {
-  const types = writableTypes()
-  const options = types.map(({ name, plural }) =>
-    h("option", { value: name, selected: name === preferred.name }, plural),
-  )
-  const encodings = CHARSETS.map((charset) => h("option", { value: charset }, charset.toUpperCase()))
-  const read = () => plan(files.files?.[0] ?? dropped).catch(announceFailure)
-  const kind = h("select", { id: "import-type", change: read }, ...options)
-  const files = h("input", { type: "file", id: "import-file", accept: ".csv,.tsv,.txt,text/csv", change: read })
-  const charset = h("select", { id: "import-charset", change: read }, ...encodings)
-  const place = h("div")
+  const form = copy("import-form")
+  const [controls, place] = /** @type {Iterable<HTMLFieldSetElement>} */ (form.children)
+  const [kind, charset] = form.querySelectorAll("select")
+  const [files] = form.querySelectorAll("input")
+  const [name] = form.querySelectorAll("small")
   const stop = new AbortController()
-  const plan = async (/** @type {File | undefined} */ file) => {
+  kind.append(...writableTypes().map((type) => new Option(type.plural, type.name, false, type === preferred)))
+  name.textContent = dropped?.name ?? ""
+  const read = async () => {
+    const file = files.files?.[0] ?? dropped
     if (!file) return
     const bytes = await file.slice(0, HEAD_BYTES).arrayBuffer()
     const decoded = new TextDecoder(charset.value).decode(bytes, { stream: true })
     const [head, ...sample] = decoded.replace(/^sep=.\r?\n/i, "").split(/\r\n|\r|\n/)
     const headers = cellsOf(head)
-    if (headers.length > MAX_COLUMNS) return show(place, alertOf(texts.importTooWide(MAX_COLUMNS)))
-    const type = typeOf(kind.value)
+    if (headers.length > MAX_COLUMNS) return place.replaceChildren(alertOf(texts.importTooWide(MAX_COLUMNS)))
     const encoded = file.slice(0, file.size, `text/csv; charset=${charset.value}`)
-    const job = new Job(type, headers, encoded, stop.signal, (isBusy) => (controls.disabled = isBusy))
-    const lines = sample.slice(0, 3).join("\n").slice(0, MAX_SAMPLE)
-    const preview = h("pre", { class: "scrolls", tabindex: "0", "aria-label": texts.importSample }, h("bdi", {}, lines))
+    const job = new Job(typeOf(kind.value), headers, encoded, stop.signal, (isBusy) => (controls.disabled = isBusy))
+    const lines = h("bdi", {}, sample.slice(0, 3).join("\n").slice(0, MAX_SAMPLE))
+    const preview = h("pre", { class: "scrolls", tabindex: "0", "aria-label": texts.importSample }, lines)
     place.replaceChildren(preview, job.element)
   }
-  const controls = h(
-    "fieldset",
-    { class: "columns" },
-    field(texts.importInto, kind),
-    field(texts.importFile, files, dropped?.name),
-    field(texts.importCharset, charset),
-  )
-  const help = () => [h("p", {}, texts.importStopHelp)]
-  const mayClose = () => !controls.disabled || ask(texts.importStop, help(), texts.leave)
-  const dialog = openDialog(texts.import, [controls, place], { kind: "wide", mayClose })
+  controls.addEventListener("change", () => read().catch(announceFailure))
+  const mayClose = () => !controls.disabled || ask(texts.importStop, [h("p", {}, texts.importStopHelp)], texts.leave)
+  const dialog = openDialog(texts.import, [form], { kind: "wide", mayClose })
   dialog.addEventListener("close", () => {
     stop.abort()
     refresh()
   })
-  read()
+  read().catch(announceFailure)
 }
 
 /** @param {string} text */
@@ -119,6 +102,7 @@ const alertOf = (text) => h("p", { role: "alert", class: "error" }, text)
 class Job {
   #result = h("div", { role: "status", class: "result" })
   #ignored = h("p", { class: "ignored" })
+  #key = h("select", { id: "import-key" })
 
   /**
    * @param {Type} type
@@ -136,18 +120,17 @@ class Job {
     const names = columnNames(type)
     this.selects = headers.map((header, index) => {
       const meant = columnFor(header, names)
-      const options = names.map((name) => h("option", { value: name, selected: name === meant }, labelOf(name)))
-      const ignore = h("option", { value: "" }, texts.importIgnore)
-      return h("select", { id: `import-${index}`, change: () => this.#showKeys() }, ignore, ...options)
+      const options = names.map((name) => new Option(labelOf(name), name, false, name === meant))
+      const change = () => this.#showKeys()
+      return h("select", { id: `import-${index}`, change }, new Option(texts.importIgnore, ""), ...options)
     })
     const rows = this.selects.map((select, index) => [
       h("label", { for: select.id }, h("bdi", {}, headers[index] || texts.none)),
       select,
     ])
-    this.key = h("select", { id: "import-key" })
     const check = button(texts.importCheck, () => this.#run(true), { class: "primary" })
-    const choices = [grid([texts.importColumn, texts.importField], rows), field(texts.importKey, this.key)]
-    this.controls = h("fieldset", {}, ...choices, h("div", { class: "buttons" }, this.#ignored, check))
+    const choices = [grid([texts.importColumn, texts.importField], rows), field(texts.importKey, this.#key)]
+    this.controls = h("fieldset", {}, ...choices, buttons(this.#ignored, check))
     this.element = h("div", {}, this.controls, this.#result)
     this.#showKeys()
   }
@@ -156,14 +139,14 @@ class Job {
   #showKeys() {
     const { attributes, display } = this.type
     const own = this.selects.map(({ value }) => value).filter((name) => name && !name.includes("."))
-    const emails = attributes.filter(({ kind }) => kind === "email")
+    const email = attributes.find(({ kind }) => kind === "email")
     const unique = attributes.filter((attribute) => attribute.unique).map(({ name }) => name)
-    const keys = [...unique, "id", emails[0]?.name, display?.name]
-    const chosen = keys.find((name) => name && own.includes(name))
-    const options = own.map((name) => h("option", { value: name, selected: name === chosen }, labelOf(name)))
-    const all = own.length > 1 && own.length < 5 ? own.join(",") : ""
-    const several = all && h("option", { value: all, selected: !chosen }, own.map(labelOf).join(" + "))
-    this.key.replaceChildren(...options, ...(several ? [several] : []), h("option", { value: "" }, texts.importNoKey))
+    const chosen = [...unique, "id", email?.name, display?.name].find((name) => name && own.includes(name))
+    const options = own.map((name) => new Option(labelOf(name), name, false, name === chosen))
+    if (own.length > 1 && own.length < 5) {
+      options.push(new Option(own.map(labelOf).join(" + "), own.join(","), false, !chosen))
+    }
+    this.#key.replaceChildren(...options, new Option(texts.importNoKey, ""))
     const ignored = this.headers.filter((_, index) => !this.selects[index].value)
     this.#ignored.textContent = ignored.length > 0 ? texts.importIgnored(ignored.join(", ")) : ""
   }
@@ -172,7 +155,7 @@ class Job {
   get #query() {
     const named = this.headers.map((header, index) => [`rows[map][${header}]`, this.selects[index].value])
     const changed = named.filter(([, value], index) => value !== this.headers[index])
-    const key = this.key.value ? { "rows[key]": this.key.value } : { "rows[create]": "true" }
+    const key = this.#key.value ? { "rows[key]": this.#key.value } : { "rows[create]": "true" }
     return { ...Object.fromEntries(changed), ...key }
   }
 
@@ -182,7 +165,7 @@ class Job {
    * @param {number} [total] how many rows there are
    */
   async #run(isDryRun, total) {
-    const bar = h("progress", { max: total ?? null, "aria-label": texts.progress })
+    const bar = h("progress", { max: total, "aria-label": texts.progress })
     const words = h("p")
     this.#show(bar, words)
     this.onBusy((this.controls.disabled = true))
@@ -208,13 +191,8 @@ class Job {
     /** @type {Report} */
     const report = { meta: { rows: 0, invalid: 0 }, errors: [], isComplete: false }
     const headers = { "Content-Type": this.file.type, ...(isDryRun ? { Prefer: "tx=rollback" } : {}) }
-    const options = { query: this.#query, file: this.file, headers, signal: this.signal, seconds: 0 }
-    const response = await api.fetch("POST", this.type.path, { ...options, accept: "*/*" })
-    const decoder = new TextDecoder()
-    let text = ""
-    for await (const part of partsOf(response)) {
-      const lines = (text + decoder.decode(part, { stream: true })).split("\n")
-      text = lines.pop() ?? ""
+    const options = { query: this.#query, file: this.file, headers, signal: this.signal, seconds: 0, accept: "*/*" }
+    for await (const lines of piecesOf(await api.fetch("POST", this.type.path, options), "\n")) {
       for (const { meta, errors = [] } of lines.map((line) => JSON.parse(line))) {
         report.meta = meta ?? report.meta
         report.isComplete = Boolean(meta?.complete)
@@ -235,20 +213,17 @@ class Job {
     )
     const found = isDryRun ? texts.importGood(good) : texts.importDone(good)
     const [first] = errors
+    const reason = first && texts.importBad(meta.invalid, first.source?.line ?? null, texts.detail(first.detail))
     const apply = button(texts.importApply(good), () => this.#run(false, meta.rows), { class: "primary" })
+    const mayApply = isDryRun && good > 0
     this.#show(
       !isComplete && alertOf(texts.importStopped),
       h("p", { class: "done" }, [found, ...counts].join(" ")),
-      first &&
-        h(
-          "p",
-          { class: "error" },
-          texts.importBad(meta.invalid, first.source?.line ?? null, texts.detail(first.detail)),
-        ),
-      isDryRun && good > 0 && buttons(apply),
-      errors.length > 0 && this.#errors(errors),
+      first && h("p", { class: "error" }, reason),
+      mayApply && buttons(apply),
+      first && this.#errors(errors),
     )
-    if (isDryRun && good > 0) apply.focus()
+    if (mayApply) apply.focus()
   }
 
   /** @param {ErrorObject[]} errors */

@@ -71,14 +71,15 @@ def test_cells_without_a_value_come_last_in_both_directions(
     page = visit("#/computers?filter[serial][prefix]=BLANK&sort=serial")
     heads = page.get_by_role("columnheader")
     expect(heads.nth(2)).to_contain_text("Owner")
-    for _ in range(2):
+    # Ascending, the page on which the blanks begin has the first fifty of them.
+    for first, second in ((52, 8), (50, 10)):
         button(page, "Owner").click()
         expect(rows(page, "Computers").nth(1)).to_contain_text("Blank Owner")
         expect(rows(page, "Computers").nth(2)).not_to_contain_text("Blank Owner")
         page.get_by_role("link", name="Next page").click()
-        expect(rows(page, "Computers")).to_have_count(10)
+        expect(rows(page, "Computers")).to_have_count(second)
         page.get_by_role("link", name="Previous page").click()
-        expect(rows(page, "Computers")).to_have_count(50)
+        expect(rows(page, "Computers")).to_have_count(first)
 
 
 def test_a_note_can_be_used_while_a_dialog_is_open(visit: Visit) -> None:

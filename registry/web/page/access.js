@@ -46,7 +46,7 @@ export async function requireAccess(help) {
 function askForToken(help) {
   return new Promise((resolve) => {
     const form = /** @type {HTMLFormElement} */ (copy("token-form"))
-    const [input, error] = /** @type {[HTMLElement, HTMLElement]} */ ([...form.querySelectorAll("#token, #token-error")])
+    const [input, error] = /** @type {NodeListOf<HTMLElement>} */ (form.querySelectorAll("input, p"))
     form.addEventListener("submit", async (event) => {
       event.preventDefault()
       const entered = new FormData(form)

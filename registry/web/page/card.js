@@ -8,7 +8,7 @@ import { Editor } from "./editor.js"
 import { itemsOf, relink } from "./operations.js"
 import { inTurn, later } from "./reads.js"
 import { address, navigate, open } from "./router.js"
-import { columnsOf, linkTo, plainHead, Table } from "./table.js"
+import { columnsOf, linkTo, Table } from "./table.js"
 import { texts } from "./texts.js"
 import { Timeline } from "./timeline.js"
 import { countedLinks, countedOf, fieldsWithNames, labelOf, links, mayLink, mayWrite, nameOf, typeOf } from "./types.js"
@@ -249,7 +249,7 @@ class Section {
     const columns = columnsOf(type, card.type.name)
     const isChangeable = mayLink(card.type, link)
     const free = { name: "", label: "", kind: "actions", cell: (/** @type {Resource} */ member) => this.#free(member) }
-    this.table = new Table(type, isChangeable ? [...columns, free] : columns, plainHead)
+    this.table = new Table(type, isChangeable ? [...columns, free] : columns)
     const label = { "aria-label": `${texts.assign}: ${link.label}` }
     const add = isChangeable && button(texts.assign, () => this.#add(), label)
     const heading = h("header", {}, h("h2", {}, link.label), this.#more, add)

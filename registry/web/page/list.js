@@ -20,25 +20,22 @@ const PAGE_SIZE = 50
 const ROWS_MS = 150
 const TOTALS_MS = 2_500
 const REVOKE_MS = 60_000
-const MAX_NEWER = 50
 
 export class List {
   /** Ids of the resources to read again. @type {Set<string>} */
   #changed = new Set()
-  /** Ids of new resources that are not shown. @type {Set<string>} */
-  #added = new Set()
-  #content = h("div")
-  /** What can be done to every list. @type {HTMLElement[]} */
-  #tools = []
+  /** How many resources were known when the page was read, without those that were deleted since. */
+  #known = NaN
   #actions = h("div", { class: "actions" })
   #newer = h("div", { role: "status" })
   #count = h("span", { class: "count" })
+  #content = h("div")
 
   /** Read the page, and later the count. Raises Failure, AbortError. */
   load = inTurn(() => this.#load())
   #readRows = later(() => this.#readChanged(), ROWS_MS)
   #readCounts = later(() => this.#readCounted(), TOTALS_MS)
-  #readTotals = later(() => Promise.all([this.#showAdded(), this.#showCount()]), TOTALS_MS)
+  #readTotal = later(() => this.#showCount(), TOTALS_MS)
 
   /**
    * @param {Type} type
@@ -53,110 +50,86 @@ export class List {
     this.state = state
     this.signal = signal
     this.title = type.plural
-    const columns = columnsOf(type, parent?.name)
+    this.filters = Object.fromEntries([...state].filter(([name]) => name.startsWith("filter")))
     const counts = countedLinks(type).map((link) => link.name)
     this.query = { ...fieldsWithNames(type), ...(counts.length > 0 ? { withCount: counts.join(",") } : {}) }
-    this.filters = Object.fromEntries([...state].filter(([name]) => name.startsWith("filter")))
-    this.mayAdd = !parent && mayWrite(type.name)
-    const isSelectable = mayWrite(type.name)
+    this.columns = columnsOf(type, parent?.name)
+    this.sort = state.get("sort") ?? (type.writable ? this.columns[0].sort : "") ?? ""
+    const columns = this.columns.map((column) => ({ ...column, head: this.#heading(column) }))
     this.selection = new Selection(type, path, this.filters)
-    this.sort = state.get("sort") ?? (type.writable ? columns[0].sort : "") ?? ""
-    this.columns = columns
-    const head = (/** @type {Column} */ column) => (column.label ? this.#heading(column) : this.selection.head())
-    this.table = new Table(type, isSelectable ? [this.selection.column, ...columns] : columns, head)
-    this.selection.table = this.table
-    this.element = this.#frame(parent)
-  }
-
-  /** @param {Type} [parent] */
-  #frame(parent) {
-    const { type, path, state, selection } = this
+    this.table = new Table(type, mayWrite(type.name) ? [this.selection.column, ...columns] : columns)
+    this.selection.attach(this.table)
+    const take = button(texts.download, () => this.#download(take))
+    this.tools = [this.#sortBox(), button(texts.filter, () => this.#chooseFilter()), take]
+    const bring = button(texts.import, () => bringFile(type))
+    const create = button(texts.add(type.label), () => this.#create(), { class: "primary" })
+    this.additions = !parent && mayWrite(type.name) ? [bring, create] : []
     const up = path.split("/").slice(0, 3).join("/")
     const crumb = parent && h("p", { class: "crumb" }, h("a", { href: `#${up}` }, parent.label))
     const heading = h("h1", { tabindex: "-1" }, type.plural, " ", this.#count)
-    const take = button(texts.download, () => this.#download(take))
-    const filter = button(texts.filter, () => this.#chooseFilter())
-    this.#tools = [this.#sortBox(), filter, take]
-    const onRemove = (/** @type {string} */ name) => this.#navigate({ [name]: null })
-    const parts = [h("header", {}, h("div", {}, crumb, heading), this.#actions), chips(type, state, onRemove)]
-    return h("section", { class: "list" }, ...parts, this.#newer, selection.element, this.#content)
-  }
-
-  /** Return the buttons that add resources. */
-  #additions() {
-    const { type } = this
-    const create = async () => {
-      const { openCreation } = await loaded(import("./form.js"))
-      openCreation(type, { onCreated: (created) => this.#showCreated(created) })
-    }
-    const bring = button(texts.import, () => bringFile(type))
-    return this.mayAdd ? [bring, button(texts.add(type.label), create, { class: "primary" })] : []
+    const header = h("header", {}, h("div", {}, crumb, heading), this.#actions)
+    const filters = chips(type, state, (name) => this.#navigate({ [name]: "" }))
+    const parts = [header, filters, this.#newer, this.selection.element, this.#content]
+    this.element = h("section", { class: "list" }, ...parts)
   }
 
   /** @param {string} text */
   paste(text) {
-    return mayWrite(this.type.name) ? this.selection.paste(text) : undefined
+    return mayWrite(this.type.name) && this.selection.paste(text)
   }
 
   async #load() {
     const document = await this.#readPage()
-    const { type } = this
     const isFiltered = Object.keys(this.filters).length > 0
     const isBlank = document.data.length === 0
-    const additions = this.#additions()
-    const offersAdditions = isBlank && !isFiltered && additions.length > 0
-    show(this.#actions, ...this.#tools, ...(offersAdditions ? [] : additions))
-    if (!isBlank) {
+    const isEmpty = isBlank && !isFiltered && this.additions.length > 0
+    show(this.#actions, ...this.tools, ...(isEmpty ? [] : this.additions))
+    if (isBlank) {
+      const help = h("p", {}, isFiltered ? texts.noMatch : texts.empty(this.type.plural))
+      const more = isEmpty ? [buttons(...this.additions), h("p", {}, texts.emptyHelp)] : []
+      show(this.#content, h("div", { class: "blank" }, help, ...more))
+    } else {
       this.table.show(document)
       show(this.#content, this.table.element, this.#pages(document.meta.page))
-    } else {
-      const help = h("p", {}, isFiltered ? texts.noMatch : texts.empty(type.plural))
-      const more = offersAdditions ? [buttons(...additions), h("p", {}, texts.emptyHelp)] : []
-      show(this.#content, h("div", { class: "blank" }, help, ...more))
     }
     this.selection.render()
+    this.#known = NaN
     // A heavy filter may be too much to count, and the table does not need it.
     if (document.meta.total === undefined) this.#showCount().catch(() => {})
     else this.#tellCount(document.meta.total)
   }
 
   /**
-   * Read the page that the address names. MongoDB sorts what has no value first, people expect it last: so ascending
-   * pages are put together of those with a value and those without, by their numbers.
+   * Read the page that the address names. MongoDB sorts what has no value first, people expect it last: so the pages of
+   * an ascending sort are those with a value, and then those without, by number; the last of the former has also the
+   * first of the latter.
    * @returns {Promise<Document>}
    */
   async #readPage() {
+    const query = { ...this.query, ...this.filters, ...this.#order, "page[size]": String(PAGE_SIZE) }
+    const read = async (/** @type {Query} */ page) =>
+      (await api.get(this.path, { ...query, ...page }, this.signal)).document
     const blank = this.columns.find((column) => column.sort === this.sort)?.blank
-    const page = Object.fromEntries([...this.state].filter(([name]) => name.startsWith("page")))
-    const size = { "page[size]": String(PAGE_SIZE) }
-    const query = { ...this.query, ...this.filters, ...this.#order, ...size }
     if (!blank || `filter[${blank}][null]` in this.filters) {
-      return (await api.get(this.path, { ...query, ...page }, this.signal)).document
+      return read(Object.fromEntries([...this.state].filter(([name]) => name.startsWith("page"))))
     }
-    const number = Number(page["page[number]"] ?? 1)
-    const read = async (/** @type {boolean} */ isBlank, /** @type {number} */ position) => {
-      const part = { [`filter[${blank}][null]`]: String(isBlank), "page[number]": String(position) }
-      return (await api.get(this.path, { ...query, ...part }, this.signal)).document
-    }
-    const [first, blanks] = await Promise.all([read(false, number), read(true, 1)])
-    const start = (number - 1) * PAGE_SIZE + first.data.length - first.meta.total
-    const rest = PAGE_SIZE - first.data.length
-    const parts = [first]
-    if (rest > 0 && start >= 0) {
-      const position = Math.floor(start / PAGE_SIZE) + 1
-      const from = start % PAGE_SIZE
-      const positions = from + rest > PAGE_SIZE ? [position, position + 1] : [position]
-      const pages = await Promise.all(positions.map((other) => (other === 1 ? blanks : read(true, other))))
-      const data = pages.flatMap((part) => part.data).slice(from, from + rest)
-      parts.push({ data, included: pages.flatMap((part) => part.included ?? []) })
-    }
-    const total = first.meta.total + blanks.meta.total
+    const part = (/** @type {boolean} */ isBlank, /** @type {number} */ number) =>
+      read({ [`filter[${blank}][null]`]: String(isBlank), "page[number]": String(number) })
+    const number = Number(this.state.get("page[number]") ?? 1)
+    const valued = await part(false, number)
+    const last = Math.max(Math.ceil(valued.meta.total / PAGE_SIZE), 1)
     const before = number > 1 ? String(number - 1) : null
-    const after = number * PAGE_SIZE < total ? String(number + 1) : null
+    const after = String(number + 1)
+    if (number < last) return { ...valued, meta: { page: { before, after, isNumbered: true } } }
+    const blanks = await part(true, number - last + 1)
+    const isLast = (number - last + 1) * PAGE_SIZE >= blanks.meta.total
     return {
-      data: parts.flatMap((part) => part.data),
-      included: parts.flatMap((part) => part.included ?? []),
-      meta: { total, page: { before, after, isNumbered: true } },
+      data: [...valued.data, ...blanks.data],
+      included: [...(valued.included ?? []), ...(blanks.included ?? [])],
+      meta: {
+        total: valued.meta.total + blanks.meta.total,
+        page: { before, after: isLast ? null : after, isNumbered: true },
+      },
     }
   }
 
@@ -166,31 +139,28 @@ export class List {
   }
 
   async #showCount() {
-    this.#tellCount(await countOf(this.path, this.#idsOnly, this.signal))
+    const query = { ...this.filters, [`fields[${this.type.name}]`]: "" }
+    this.#tellCount(await countOf(this.path, query, this.signal))
   }
 
-  /** @param {number} total */
+  /** Show how many resources there are, and offer to show those that are new. @param {number} total */
   #tellCount(total) {
+    if (Number.isNaN(this.#known)) this.#known = total
+    const added = total - this.#known
+    const newest = () => this.#navigate({ sort: "-id" })
+    show(this.#newer, added > 0 && button(texts.newer(added), newest, { class: "newer" }))
     this.#count.textContent = countedOf(this.type, total)
     this.selection.total = total
     this.selection.render()
   }
 
-  /** The filters, for requests that read only ids. @returns {Query} */
-  get #idsOnly() {
-    return { ...this.filters, [`fields[${this.type.name}]`]: "" }
-  }
-
   /** @param {Change[]} changes */
   update(changes) {
+    const own = changes.filter((change) => change.type === this.type.name)
+    this.#known -= own.filter(({ op, id }) => op === "remove" && this.table.has(id)).length
+    if (own.some(({ op }) => op !== "update")) this.#readTotal()
+    if (countedLinks(this.type).some((link) => changes.some(({ type }) => type === link.target))) this.#readCounts()
     for (const id of this.table.affected(changes)) this.#changed.add(id)
-    for (const { op, type, id } of changes) {
-      if (countedLinks(this.type).some((link) => link.target === type)) this.#readCounts()
-      if (type !== this.type.name) continue
-      if (op === "add" && !this.table.has(id) && this.#added.size <= MAX_NEWER) this.#added.add(id)
-      if (op === "remove") this.#added.delete(id)
-      if (op !== "update") this.#readTotals()
-    }
     if (this.#changed.size > 0) this.#readRows()
   }
 
@@ -210,16 +180,9 @@ export class List {
     await this.#readChanged()
   }
 
-  /** Offer to show new resources, of those that the collection and its filters have. */
-  async #showAdded() {
-    const ids = [...this.#added].filter((id) => !this.table.has(id))
-    const some = { "filter[id][in]": ids.join(","), "page[size]": "100" }
-    const read = async () => (await api.get(this.path, { ...this.#idsOnly, ...some }, this.signal)).document.data
-    const found = ids.length > 0 ? await read() : []
-    this.#added = new Set(found.map((/** @type {Resource} */ { id }) => id))
-    const count = this.#added.size
-    const text = texts.newer(Math.min(count, MAX_NEWER), count > MAX_NEWER)
-    show(this.#newer, count > 0 && button(text, () => this.#navigate({ sort: "-id" }), { class: "newer" }))
+  async #create() {
+    const { openCreation } = await loaded(import("./form.js"))
+    openCreation(this.type, { onCreated: (created) => this.#showCreated(created) })
   }
 
   /** @param {Resource} created */
@@ -236,9 +199,7 @@ export class List {
     if (!sort) return h("th", attributes, label)
     const order = { [sort]: "ascending", [`-${sort}`]: "descending" }[this.sort]
     const next = order === "ascending" ? `-${sort}` : sort
-    const mark = h("span", { "aria-hidden": "true", class: "order" }, order && (order === "ascending" ? "↑" : "↓"))
     const control = button(label, () => this.#navigate({ sort: next }), { class: "sort" })
-    control.append(mark)
     const filter = this.type.filters.find((other) => other.name === (kind === "link" ? sort : name))
     const title = texts.filterBy(label)
     const funnel = { "aria-label": title, title, class: "funnel" }
@@ -248,29 +209,24 @@ export class List {
 
   /** Return what sorts where there is no room for headings. */
   #sortBox() {
-    const options = this.columns.flatMap(({ sort, label }) => [
-      ...(sort ? [h("option", { value: sort, selected: this.sort === sort }, `${label} ↑`)] : []),
-      ...(sort ? [h("option", { value: `-${sort}`, selected: this.sort === `-${sort}` }, `${label} ↓`)] : []),
-    ])
-    const isListed = options.some((option) => option.selected)
-    const other = isListed ? null : h("option", { value: this.sort, selected: true }, texts.otherSort)
+    const option = (/** @type {string} */ label, /** @type {string} */ sort) =>
+      new Option(label, sort, false, sort === this.sort)
+    const options = this.columns.flatMap(({ sort, label }) =>
+      sort ? [option(`${label} ↑`, sort), option(`${label} ↓`, `-${sort}`)] : [],
+    )
+    if (!options.some(({ selected }) => selected)) options.unshift(option(texts.otherSort, this.sort))
     const change = () => this.#navigate({ sort: box.value })
-    const box = h("select", { "aria-label": texts.sortBy, class: "sort-by", change }, other, ...options)
+    const box = h("select", { "aria-label": texts.sortBy, class: "sort-by", change }, ...options)
     return box
   }
 
-  /** Return another state, at its first page unless it names one. @param {Record<string, string | null>} changes */
+  /** Return another state, at its first page unless it names one. @param {Query} changes "" removes a parameter */
   #changedState(changes) {
-    const state = new URLSearchParams(this.state)
-    const pages = { "page[after]": null, "page[before]": null, "page[number]": null }
-    for (const [name, value] of Object.entries({ ...pages, ...changes })) {
-      if (value === null) state.delete(name)
-      else state.set(name, value)
-    }
-    return state
+    const kept = [...this.state].filter(([name]) => !name.startsWith("page") && !(name in changes))
+    return new URLSearchParams([...kept, ...Object.entries(changes).filter(([, value]) => value)])
   }
 
-  /** @param {Record<string, string | null>} changes */
+  /** @param {Query} changes */
   #navigate(changes) {
     navigate(this.path, this.#changedState(changes))
   }

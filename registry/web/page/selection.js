@@ -42,43 +42,44 @@ export class Selection {
   get column() {
     const cell = (/** @type {Resource} */ resource) => {
       const name = texts.select(nameOf(this.type, resource))
-      const keydown = (/** @type {KeyboardEvent} */ event) => {
-        if (event.key === " " && event.shiftKey) this.#extend(event)
-      }
-      const click = (/** @type {MouseEvent} */ event) =>
-        event.shiftKey && event.detail > 0 ? this.#extend(event) : this.#toggle(event)
-      return h("input", { type: "checkbox", "aria-label": name, value: resource.id, click, keydown })
+      return h("input", { type: "checkbox", "aria-label": name, value: resource.id })
     }
-    return { name: "", label: "", kind: "select", cell }
+    const head = h("th", { role: "columnheader", scope: "col", class: "select" }, this.#all)
+    return { name: "", label: "", kind: "select", head, cell }
   }
 
-  /** The heading of the column with the boxes. */
-  head = () => h("th", { role: "columnheader", scope: "col", class: "select" }, this.#all)
+  /** Follow the boxes of a table. @param {Table} table */
+  attach(table) {
+    this.table = table
+    table.element.addEventListener("click", (event) => {
+      const box = boxOf(event)
+      if (box) this.#use(box, box.checked, event.shiftKey && event.detail > 0)
+    })
+    table.element.addEventListener("keydown", (event) => {
+      const box = boxOf(event)
+      if (!box || event.key !== " " || !event.shiftKey) return
+      event.preventDefault()
+      this.#use(box, !box.checked, true)
+    })
+  }
 
   get #boxes() {
-    const boxes = /** @type {NodeListOf<HTMLInputElement>} */ (
-      this.table?.element.querySelectorAll("tbody input") ?? []
-    )
-    return [...boxes].filter((box) => !box.disabled)
+    /** @type {NodeListOf<HTMLInputElement> | undefined} */
+    const boxes = this.table?.element.querySelectorAll("tbody input:enabled")
+    return [...(boxes ?? [])]
   }
 
-  /** @param {Event} event */
-  #toggle(event) {
-    const box = /** @type {HTMLInputElement} */ (event.target)
-    this.#set([box], box.checked)
-    this.#anchor = box
-  }
-
-  /** @param {Event} event that has selected, or ended, a range since the box that was used last */
-  #extend(event) {
-    const box = /** @type {HTMLInputElement} */ (event.target)
-    const [boxes, isByKey] = [this.#boxes, event.type === "keydown"]
-    if (isByKey) event.preventDefault()
-    const isChecked = isByKey ? !box.checked : box.checked
+  /**
+   * Select a box, or not.
+   * @param {HTMLInputElement} box
+   * @param {boolean} isChecked
+   * @param {boolean} isRange whether also those between it and the one that was used last
+   */
+  #use(box, isChecked, isRange) {
+    const boxes = this.#boxes
     const end = boxes.indexOf(box)
-    const start = boxes.findIndex((other) => other === this.#anchor)
-    const from = start < 0 ? end : start
-    this.#set(boxes.slice(Math.min(from, end), Math.max(from, end) + 1), isChecked)
+    const start = isRange ? boxes.findIndex((other) => other === this.#anchor) : end
+    this.#set(start < 0 ? [box] : boxes.slice(Math.min(start, end), Math.max(start, end) + 1), isChecked)
     this.#anchor = box
   }
 
@@ -98,7 +99,6 @@ export class Selection {
     for (const box of boxes) {
       box.checked = this.#ids.has(box.value)
       const [row, reason] = [box.closest("tr"), this.#failures.get(box.value)]
-      row?.classList.toggle("selected", box.checked)
       row?.querySelector(".reason")?.remove()
       if (reason && box.checked) row?.querySelector(".name")?.append(h("small", { class: "reason" }, reason))
     }
@@ -195,4 +195,9 @@ export class Selection {
     }
     await refresh()
   }
+}
+
+/** Return the box of a row that an event comes from. @param {Event} event */
+function boxOf({ target }) {
+  return target instanceof HTMLInputElement && target.matches("tbody input") ? target : null
 }

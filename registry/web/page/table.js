@@ -12,37 +12,35 @@ import { shown } from "./values.js"
 /** @import { Attribute, Relationship, Type } from "./types.js" */
 /**
  * sort: the name to sort by, if any. blank: the name of the filter for what has no value; "" if all have one. kind: a
- * class. cell: what shows a resource of a document with these included ones.
+ * class. head: the heading, if it is more than the label. cell: what shows a resource of a document with these included
+ * ones.
  * @typedef {{
- *   name: string, label: string, sort?: string, blank?: string, kind?: string,
+ *   name: string, label: string, sort?: string, blank?: string, kind?: string, head?: HTMLElement,
  *   cell: (resource: Resource, included: Resource[]) => Child,
  * }} Column
  */
 
 /** The rows of one page of a collection. */
 export class Table {
-  /** @type {Map<string, { row: HTMLTableRowElement, resource: Resource }>} */
+  /** In their order. @type {Map<string, { row: HTMLTableRowElement, resource: Resource }>} */
   #rows = new Map()
   #body = h("tbody", { role: "rowgroup" })
 
-  /**
-   * @param {Type} type
-   * @param {Column[]} columns
-   * @param {(column: Column) => HTMLElement} head returns the heading of a column
-   */
-  constructor(type, columns, head) {
-    this.type = type
+  /** @param {Type} type @param {Column[]} columns */
+  constructor(type, columns) {
     this.columns = columns
-    const heads = h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, ...columns.map(head)))
-    const table = h("table", { role: "table", "aria-label": type.plural }, heads, this.#body)
+    const heads = columns.map(({ label, kind, head }) => {
+      if (head) return head
+      return label ? h("th", { role: "columnheader", scope: "col" }, label) : h("td", { role: "cell", class: kind })
+    })
+    const head = h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, ...heads))
+    const table = h("table", { role: "table", "aria-label": type.plural }, head, this.#body)
     this.element = h("div", { class: "table" }, table)
   }
 
-  /** The resources that are shown, in their order. */
+  /** The resources that are shown. */
   get resources() {
-    const order = [...this.#body.children]
-    const rows = [...this.#rows.values()]
-    return rows.sort((row, other) => order.indexOf(row.row) - order.indexOf(other.row)).map(({ resource }) => resource)
+    return [...this.#rows.values()].map(({ resource }) => resource)
   }
 
   /** @param {string} id */
@@ -53,42 +51,41 @@ export class Table {
    * @param {Document} document
    */
   show(document) {
-    const focused = document.data.length > 0 ? globalThis.document.activeElement : null
-    const kept = new Map(this.#rows)
-    this.#rows.clear()
-    for (const resource of document.data) {
-      const known = kept.get(resource.id)
-      if (known) this.#rows.set(resource.id, known)
-      this.#update(resource, document)
-    }
+    const focused = globalThis.document.activeElement
+    const kept = this.#rows
+    this.#rows = new Map()
+    for (const resource of document.data) this.#set(resource, document, kept.get(resource.id)?.row)
     const rows = [...this.#rows.values()].map(({ row }) => row)
-    for (const row of [...this.#body.children]) if (!rows.includes(/** @type {any} */ (row))) row.remove()
+    for (const row of this.#body.querySelectorAll("tr")) if (!rows.includes(row)) row.remove()
     for (const [index, row] of rows.entries()) {
       const there = this.#body.children[index]
-      if (there !== row) this.#body.insertBefore(row, there ?? null)
+      if (there !== row) this.#body.insertBefore(row, there)
     }
-    if (focused?.isConnected && focused instanceof HTMLElement) focused.focus()
+    if (focused instanceof HTMLElement && this.#body.contains(focused)) focused.focus()
   }
 
   /** Show what has become of resources that are shown, and let their rows light up. @param {Document} document */
   update(document) {
-    for (const resource of document.data) if (this.has(resource.id)) this.#update(resource, document, true)
+    for (const resource of document.data) {
+      const row = this.#rows.get(resource.id)?.row
+      const before = row?.textContent
+      row?.classList.remove("flash")
+      if (row) this.#set(resource, document, row).classList.toggle("flash", before !== row.textContent)
+    }
   }
 
   /** Show a new resource above all others, and focus it. @param {Document} document that has it alone */
   insert(document) {
     const [resource] = document.data
     if (!this.has(resource.id)) {
-      this.#update(resource, document)
-      this.#body.prepend(/** @type {HTMLElement} */ (this.row(resource.id)))
+      const others = [...this.#rows]
+      this.#body.prepend(this.#set(resource, document))
+      this.#rows = new Map([...this.#rows, ...others])
     }
-    const link = this.row(resource.id)?.querySelector("a")
+    const link = this.#rows.get(resource.id)?.row.querySelector("a")
     link?.scrollIntoView({ block: "center" })
     link?.focus()
   }
-
-  /** Return the row of a resource. @param {string} id */
-  row = (id) => this.#rows.get(id)?.row
 
   /**
    * Strike out what was deleted; return the ids of the resources that show others that have changed.
@@ -114,24 +111,21 @@ export class Table {
     for (const box of row.querySelectorAll("input")) box.disabled = true
   }
 
-  /** @param {Resource} resource @param {Document} document @param {boolean} [flashes] whether its row lights up */
-  #update(resource, document, flashes = false) {
-    const cells = this.columns.map((column) => {
-      const content = column.cell(resource, document.included ?? [])
-      return h("td", { role: "cell", "data-label": column.label, class: column.kind }, content)
+  /**
+   * Show a resource in its row, and return that.
+   * @param {Resource} resource
+   * @param {Document} document
+   * @param {HTMLTableRowElement} [row]
+   */
+  #set(resource, document, row = h("tr", { role: "row" })) {
+    const cells = this.columns.map(({ label, kind, cell }) => {
+      return h("td", { role: "cell", "data-label": label, class: kind }, cell(resource, document.included ?? []))
     })
-    const row = this.#rows.get(resource.id)?.row ?? h("tr", { role: "row" })
-    row.classList.remove("flash")
-    const before = row.textContent
     show(row, ...cells)
-    if (flashes && before !== row.textContent) row.classList.add("flash")
     this.#rows.set(resource.id, { row, resource })
+    return row
   }
 }
-
-/** Return a heading without any function. @param {Column} column */
-export const plainHead = ({ label, kind }) =>
-  label ? h("th", { role: "columnheader", scope: "col" }, label) : h("td", { role: "cell", class: kind })
 
 /**
  * Return the columns of a type: what people know a resource by, what it is linked to, and its attributes, except what
@@ -181,8 +175,8 @@ function columnOfLink(type, link) {
   const { name, label, target } = link
   const { display } = typeOf(target)
   const sort = display ? `${name}.${display.name}` : name
-  const cell = (/** @type {Resource} */ resource, /** @type {Resource[]} */ included) =>
-    linkTo(type, link, resource, included)
+  /** @type {Column["cell"]} */
+  const cell = (resource, included) => linkTo(type, link, resource, included)
   return { name, label, sort: type.sort.includes(sort) ? sort : undefined, blank: name, kind: "link", cell }
 }
 

@@ -60,8 +60,7 @@ export const texts = {
   sortBy: "Sort by",
   otherSort: "Other",
   noMatch: "Nothing matches these filters",
-  newer: (/** @type {number} */ count, /** @type {boolean} */ isMore) =>
-    `${isMore ? "More than " : ""}${counted(count, "new entry", "new entries")}: show the newest first`,
+  newer: (/** @type {number} */ count) => `${counted(count, "new entry", "new entries")}: show the newest first`,
   deleted: "Deleted meanwhile",
   lasting: "now",
 
@@ -142,9 +141,6 @@ export const texts = {
   download: "Download CSV",
   downloading: (/** @type {number} */ bytes) => `Downloading: ${numbers.format(Math.ceil(bytes / 1e6))} MB`,
   import: "Import CSV",
-  importInto: "Import into",
-  importFile: "CSV file",
-  importCharset: "Encoding",
   importSample: "First rows",
   importColumn: "Column of the file",
   importField: "Becomes",

@@ -28,14 +28,17 @@ async function verify(token) {
 }
 
 /**
- * Return what the root tells those who need no token, or have the one that is kept for this tab or then asked for.
+ * Learn what the root tells those who need no token, or have the one that is kept for this tab or then asked for.
  * @param {string} help
  */
 export async function requireAccess(help) {
-  const meta = await verify(sessionStorage.getItem(STORED))
-  if (meta) return meta
-  sessionStorage.removeItem(STORED)
-  return askForToken(help)
+  let meta = await verify(sessionStorage.getItem(STORED))
+  if (!meta) {
+    sessionStorage.removeItem(STORED)
+    meta = await askForToken(help)
+  }
+  const access = learn(meta)
+  if (access) showAccess(access)
 }
 
 /**
@@ -76,7 +79,7 @@ function forget() {
 }
 
 /** Show the button that tells what the token allows. @param {Access} access */
-export function showAccess(access) {
+function showAccess(access) {
   const list = (/** @type {string[]} */ names) => names.map((name) => typeOf(name).plural).join(", ") || texts.nothing
   const facts = [
     [texts.mayRead, list(access.read)],
@@ -95,9 +98,8 @@ export function askAgain(onChanged) {
   let asking = null
   const ask = async () => {
     const before = readableTypes().map((type) => type.name)
-    const access = learn(await requireAccess(texts.tokenExpired))
-    if (access) showAccess(access)
-    if (access && String(access.read) !== String(before)) onChanged()
+    await requireAccess(texts.tokenExpired)
+    if (String(readableTypes().map((type) => type.name)) !== String(before)) onChanged()
     return true
   }
   return () => (asking ??= ask().finally(() => (asking = null)))

@@ -1,6 +1,6 @@
 /** The start of the page, and what surrounds the views. */
 
-import { askAgain, requireAccess, showAccess } from "./access.js"
+import { askAgain, requireAccess } from "./access.js"
 import { api, Failure, isAborted, loaded } from "./api.js"
 import { announce, announceFailure } from "./dialogs.js"
 import { byId, h } from "./dom.js"
@@ -9,7 +9,7 @@ import { FindBox } from "./find.js"
 import { bringFile, List } from "./list.js"
 import { currentPath, failed, markType, navigate, paste, recover, refresh, startRouter, tell } from "./router.js"
 import { texts } from "./texts.js"
-import { learn, readableTypes, writableTypes } from "./types.js"
+import { readableTypes, writableTypes } from "./types.js"
 
 /** @import { View } from "./router.js" */
 /** @import { Type } from "./types.js" */
@@ -99,8 +99,7 @@ async function start() {
     refresh()
   })
   api.onWait = (seconds) => announce(texts.wait(seconds))
-  const access = learn(await requireAccess(texts.tokenHelp))
-  if (access) showAccess(access)
+  await requireAccess(texts.tokenHelp)
   showTypes()
   const top = byId("top")
   new ResizeObserver(() => document.documentElement.style.setProperty("--top", `${top.offsetHeight}px`)).observe(top)

@@ -37,7 +37,7 @@ export async function remove(type, ids) {
   const help = [h("p", {}, texts.deleteFinal)]
   const title = texts.deleteQuestion(countedOf(type, ids.length))
   if (!(await ask(title, help, texts.delete, { isDanger: true }))) return null
-  return perform(type, ids, texts.deletedName, (id) => ({ op: "remove", ref: { type: type.name, id } }))
+  return perform(type, ids, texts.deletedName, ({ id }) => ({ op: "remove", ref: { type: type.name, id } }))
 }
 
 /**
@@ -63,7 +63,7 @@ export async function setAttribute(type, ids) {
   names.focus()
   if (!(await answer)) return null
   const data = { type: type.name, attributes: { [names.value]: valueOf(chosen().kind, control) } }
-  return perform(type, ids, texts.changedAll, (id) => ({ op: "update", data: { ...data, id } }))
+  return perform(type, ids, texts.changedAll, ({ id }) => ({ op: "update", data: { ...data, id } }))
 }
 
 /**
@@ -71,10 +71,11 @@ export async function setAttribute(type, ids) {
  * @param {Type} type
  * @param {string[]} ids
  * @param {(what: string) => string} text
- * @param {(id: string) => object} operationOf
+ * @param {(item: { id: string }) => object} operationOf
  */
 async function perform(type, ids, text, operationOf) {
-  const failures = await performAll(ids, operationOf)
+  const items = ids.map((id) => ({ id }))
+  const failures = await performAll(items, operationOf)
   const done = ids.length - failures.size
   if (done > 0) announce(text(countedOf(type, done)))
   return failures

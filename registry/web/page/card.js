@@ -27,16 +27,11 @@ const COLLECT_MS = 150
 export class Card {
   /** The form, while the resource is edited. @type {Editor | null} */
   #editor = null
-  /** @type {Section[]} */
-  #sections
-  /** None where the registry keeps no revisions. @type {Timeline[]} */
-  #timelines
   #header = h("header")
   #paper = h("div", { class: "paper" })
-  element
-
-  /** What was read last. @type {Version} */
-  shown
+  #edit = button(texts.edit, () => this.#openEditor())
+  #remove = button(texts.delete, () => this.#delete(), { class: "quiet danger" })
+  #actions = h("div", { class: "actions" }, this.#edit, this.#remove)
 
   /** Read the resource; return its version. Raises Failure, AbortError. */
   read = inTurn(() => this.#read())
@@ -49,19 +44,13 @@ export class Card {
     this.id = id
     this.path = `${type.path}/${id}`
     this.signal = signal
+    /** What was read last. @type {Version} */
     this.shown = { resource: { type: type.name, id, attributes: {} }, included: [], etag: "", name: "" }
-    const isRevised = (/** @type {Relationship} */ link) => link.target === "revision"
-    const toMany = links(type, true)
-    this.#sections = toMany.filter((link) => !isRevised(link)).map((link) => new Section(this, link))
-    this.#timelines = toMany.filter(isRevised).map((link) => new Timeline(type, this.path, link, signal))
-    const sections = [...this.#sections, ...this.#timelines].map((section) => section.element)
-    this.element = h(
-      "article",
-      { class: "card" },
-      this.#header,
-      this.#paper,
-      h("div", { class: "linked" }, ...sections),
+    this.parts = links(type, true).map((link) =>
+      link.target === "revision" ? new Timeline(type, this.path, link, signal) : new Section(this, link),
     )
+    const linked = h("div", { class: "linked" }, ...this.parts.map((part) => part.element))
+    this.element = h("article", { class: "card" }, this.#header, this.#paper, linked)
   }
 
   /** Whether something was entered that would be lost. */
@@ -73,39 +62,36 @@ export class Card {
     return this.shown.name
   }
 
-  /** @returns {Promise<Version>} */
   async #read() {
     const { document, etag } = await api.get(this.path, fieldsWithNames(this.type), this.signal)
-    const resource = /** @type {Resource} */ (document.data)
-    const name = nameOf(this.type, resource)
-    return (this.shown = { resource, included: document.included ?? [], etag, name })
+    const { data: resource, included = [] } = document
+    return (this.shown = { resource, included, etag, name: nameOf(this.type, resource) })
   }
 
   async #load() {
     const before = this.shown.etag
-    await Promise.all([this.read(), ...[...this.#sections, ...this.#timelines].map((part) => part.load())])
+    await Promise.all([this.read(), ...this.parts.map((part) => part.load())])
     this.render()
     if (before) this.element.classList.toggle("flash", before !== this.shown.etag)
   }
 
   /** Read again what others have changed; a form keeps what it began with. @param {Change[]} changes */
   update(changes) {
-    const isThis = (/** @type {Identifier} */ other) => isSame(other, { type: this.type.name, id: this.id })
-    const isMine = changes.some(isThis)
-    const isLinked = (/** @type {Change} */ change) =>
-      change.links.some(isThis) || this.shown.included.some((other) => isSame(other, change))
-    const affected = this.#sections.map((section) => section.table.affected(changes).length > 0)
-    if (isMine || changes.some(isLinked) || affected.includes(true)) this.#follow()
+    const { resource, included } = this.shown
+    const isOwn = changes.some((change) => [change, ...change.links].some((other) => isSame(other, resource)))
+    const isLinked = included.some((other) => changes.some((change) => isSame(other, change)))
+    const affected = this.parts.map((part) => part instanceof Section && part.table.affected(changes).length > 0)
+    if (isOwn || isLinked || affected.includes(true)) this.#follow()
   }
 
   async #loadOrTell() {
     const before = this.shown.etag
     try {
       await this.load()
-      if (this.#editor && before !== this.shown.etag) this.#editor.inputs.message.textContent = texts.changedMeanwhile
+      if (before !== this.shown.etag) this.#editor?.tell(texts.changedMeanwhile)
     } catch (error) {
       if (!(error instanceof Failure && error.status === 404)) throw error
-      if (this.#editor) this.#editor.inputs.message.textContent = texts.conflictGone
+      if (this.#editor) this.#editor.tell(texts.conflictGone)
       else await open()
     }
   }
@@ -114,12 +100,9 @@ export class Card {
   render() {
     const { type } = this
     const { resource, name } = this.shown
-    const edit = button(texts.edit, () => this.#edit(), { class: "edit" })
-    const remove = button(texts.delete, () => this.#delete(), { class: "quiet danger" })
     const crumb = h("p", { class: "crumb" }, h("a", { href: `#${type.path}` }, type.plural))
     const heading = h("h1", { tabindex: "-1" }, h("bdi", {}, name))
-    const actions = mayWrite(type.name) && h("div", { class: "actions" }, edit, remove)
-    show(this.#header, h("div", {}, crumb, heading), actions)
+    show(this.#header, h("div", {}, crumb, heading), mayWrite(type.name) && this.#actions)
     if (this.#editor) return
     const attributes = type.attributes.filter((attribute) => attribute !== type.display || !attribute.readOnly)
     const facts = attributes.flatMap((attribute) => [
@@ -134,14 +117,12 @@ export class Card {
 
   /** Return who has changed the resource, and when. */
   authorship() {
-    const facts = new Map(this.type.authorship.map((attribute) => [attribute.name, attribute]))
+    const { attributes } = this.shown.resource
     const line = (/** @type {string} */ label, /** @type {string} */ verb) => {
-      const [at, by] = [facts.get(`${verb}_at`), facts.get(`${verb}_by`)]
-      const time = at && this.shown.resource.attributes[at.name]
-      const name = by && this.shown.resource.attributes[by.name]
-      if (!time && !name) return null
-      const author = name ? h("bdi", {}, ` ${texts.by(name)}`) : null
-      return h("span", {}, `${label} `, at && time ? shown(at, time) : null, author)
+      const [at, by] = ["at", "by"].map((name) => attributes[`${verb}_${name}`])
+      const moment = this.type.authorship.find(({ name }) => name === `${verb}_at`)
+      const time = moment && at && shown(moment, at)
+      return (at || by) && h("span", {}, `${label} `, time, by && h("bdi", {}, ` ${texts.by(by)}`))
     }
     return h("p", { class: "authorship" }, line(texts.changedAt, "updated"), line(texts.createdAt, "created"))
   }
@@ -190,16 +171,16 @@ export class Card {
   }
 
   /** Show the form in place of the attributes. */
-  #edit() {
-    if (this.#editor) return this.#editor.inputs.focus()
+  #openEditor() {
     const close = () => {
       this.#editor = null
       this.render()
-      const edit = this.#header.querySelector("button.edit")
-      if (edit instanceof HTMLElement) edit.focus()
+      this.#edit.focus()
     }
-    this.#editor = new Editor(this, close)
-    this.#paper.replaceChildren(this.#editor.element)
+    if (!this.#editor) {
+      this.#editor = new Editor(this, close)
+      this.#paper.replaceChildren(this.#editor.element)
+    }
     this.#editor.inputs.focus()
   }
 

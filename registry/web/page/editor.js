@@ -32,6 +32,11 @@ export class Editor {
     this.element = h("form", states, this.inputs.element, footer)
   }
 
+  /** @param {string} text of what has become of the resource */
+  tell(text) {
+    this.inputs.message.textContent = text
+  }
+
   /**
    * Store what was changed, and close the form.
    * @param {Record<string, any>} values
@@ -50,7 +55,7 @@ export class Editor {
     } catch (error) {
       const status = error instanceof Failure ? error.status : 0
       if (status === 412) await this.#resolve(values, base).catch((failure) => inputs.show(failure))
-      else if (status === 404) inputs.message.textContent = texts.conflictGone
+      else if (status === 404) this.tell(texts.conflictGone)
       else inputs.show(error)
     }
   }

@@ -186,8 +186,5 @@ export function failed(error, retry) {
 export function markType() {
   const links = byId("types").querySelectorAll("a")
   const collection = currentPath().split("/")[1] ?? links[0]?.hash.slice(2)
-  for (const link of links) {
-    if (link.hash === `#/${collection}`) link.setAttribute("aria-current", "page")
-    else link.removeAttribute("aria-current")
-  }
+  for (const link of links) link.ariaCurrent = link.hash === `#/${collection}` ? "page" : null
 }

@@ -88,7 +88,9 @@ def begin(
     file = tmp_path_factory.mktemp("types") / "types.toml"
     file.write_text(TYPES)
     with starting(file.parent / "data", REGISTRY_TYPES=str(file)) as start:
-        yield lambda *arguments: Registry(start(*arguments, mongodb_uri=mongodb_uri))
+        yield lambda *arguments, **options: Registry(
+            start(*arguments, mongodb_uri=mongodb_uri, **options)
+        )
 
 
 @pytest.fixture(scope="module")

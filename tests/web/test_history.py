@@ -34,7 +34,7 @@ def test_a_card_shows_who_changed_what_and_follows(
     expect(revisions).to_have_count(3)
     for revision, action in zip(revisions.all(), ("Changed", "Changed", "Created"), strict=True):
         expect(revision).to_contain_text(re.compile(rf"^{action} .*\d\d:\d\d by {author}"))
-    assert values(revisions.nth(0)) == {"Owner": f"— → Person {ada}"}
+    assert values(revisions.nth(0)) == {"Owner": "— → Ada Lovelace"}
     assert values(revisions.nth(1)) == {"Model": "<b>T14</b> → X1", "Cores": "— → 8"}
     assert values(revisions.nth(2))["Model"] == "<b>T14</b>"
     expect(revisions.first.get_by_role("link")).to_have_attribute("href", f"#/persons/{ada}")

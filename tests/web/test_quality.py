@@ -5,10 +5,10 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
-from playwright.sync_api import FilePayload, Page, Response, expect
+from playwright.sync_api import FilePayload, Page, Request, Response, expect
 
 import registry.web
 from tests.programs import NODE, node_packages, run
@@ -19,6 +19,20 @@ from tests.web.support import button, edit, field, heading, rows
 pytestmark = pytest.mark.slow
 
 CHECKS = Path(__file__).parent / "page-checks"
+
+FLEET = Path(__file__).parents[2] / "docs" / "fleet.toml"
+
+LONG_NAME = {"first_name": "Bartholomäus", "last_name": "Feuerbachstein"}
+"""A name of 27 letters."""
+
+PHONE: dict[str, Any] = {
+    "viewport": {"width": 390, "height": 844},
+    "is_mobile": True,
+    "has_touch": True,
+}
+
+A4_WIDTH = 718
+"""Pixels between the margins that Chromium prints."""
 
 
 @pytest.fixture(scope="module")
@@ -232,7 +246,7 @@ def test_the_first_table_takes_few_small_requests(
 
 
 def test_a_phone_shows_many_rows_at_once(card: str, registry: Registry, visit: Visit) -> None:
-    page = visit(card, viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True)
+    page = visit(card, **PHONE)
     page.goto(f"{registry.url}/#/computers?filter[serial][prefix]=CARD")
     listed = rows(page, "Computers")
     expect(listed).to_have_count(12)
@@ -240,3 +254,110 @@ def test_a_phone_shows_many_rows_at_once(card: str, registry: Registry, visit: V
     boxes = [row.bounding_box() for row in listed.all()]
     tops, heights = zip(*[(box["y"], box["height"]) for box in boxes if box], strict=True)
     assert (len(tops), tops[0] < 330, max(heights) <= 96) == (12, True, True), (tops, heights)
+
+
+def test_the_first_table_needs_few_bytes(begin: Callable[..., Registry], visit: Visit) -> None:
+    """With the types of a real fleet, and a page of computers with their owners."""
+    fleet = begin(REGISTRY_TYPES=str(FLEET))
+    for number in range(60):
+        owner = fleet.add("person", first_name="Grace", last_name=f"Hopper {number}")
+        fleet.add("computer", serial=f"SN-{number:04}", model="ThinkPad T14", owner=owner)
+    sizes: list[int] = []
+
+    def measure(request: Request) -> None:
+        sizes.append(request.sizes()["responseBodySize"])
+
+    page = visit("api/page/icon.svg", url=fleet.url)
+    page.on("requestfinished", measure)
+    page.goto(f"{fleet.url}/#/computers")
+    expect(rows(page, "Computers")).to_have_count(50)
+    assert len(sizes) > 15
+    assert sum(sizes) <= 52_000
+
+
+def test_the_input_of_a_dialog_stays_where_it_is_while_results_come(
+    card: str, visit: Visit
+) -> None:
+    page = visit(card, **PHONE)
+    button(page, "Assign: Computers").click()
+    box = page.get_by_role("combobox", name="Computer")
+    before = box.bounding_box()
+    box.fill("card")
+    expect(page.get_by_role("option", name="New computer")).to_be_visible()
+    assert box.bounding_box() == before
+
+
+def test_all_that_can_be_chosen_lies_in_the_window_of_a_phone(
+    registry: Registry, visit: Visit
+) -> None:
+    for number in range(7):
+        registry.add("person", first_name="Option", last_name=f"Number {number}")
+    page = visit("#/computers", **PHONE)
+    button(page, "New computer").click()
+    page.get_by_role("combobox", name="Owner").fill("option")
+    options = page.get_by_role("listbox").get_by_role("option")
+    expect(options).to_have_count(6)
+    for option in options.all():
+        expect(option).to_be_in_viewport(ratio=1)
+
+
+@pytest.mark.parametrize(("media", "width"), [("screen", 853), ("print", A4_WIDTH)])
+def test_a_long_name_is_not_cut_off(
+    media: Literal["screen", "print"], width: int, registry: Registry, visit: Visit
+) -> None:
+    serial = f"LONG-{media}"
+    owner = registry.add("person", **LONG_NAME)
+    attributes = {"status": "repair", "bought": "2026-02-28", "price": "1234.50", "leased": True}
+    registry.add("computer", serial=serial, model="ThinkPad T14", owner=owner, **attributes)
+    page = visit(f"#/computers?filter[serial]={serial}", viewport={"width": width, "height": 900})
+    name = page.get_by_role("link", name=" ".join(LONG_NAME.values()))
+    expect(name).to_be_visible()
+    page.emulate_media(media=media)
+    cut = """link => {
+        const [cell, table] = [link.closest("td"), link.closest(".table")]
+        const { right } = link.getBoundingClientRect()
+        return cell.scrollWidth > cell.clientWidth || right > table.getBoundingClientRect().right
+    }"""
+    assert not name.evaluate(cut)
+    if media == "print":
+        expect(page.get_by_role("button")).to_have_count(0)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_forced_colours_show_the_filter_buttons(card: str, visit: Visit) -> None:
+    page = show(table, visit(card, forced_colors="active"))
+    funnel = button(page, "Filter by serial")
+    colours = """control => {
+        const mark = getComputedStyle(control, "::before")
+        return [mark.backgroundColor, getComputedStyle(control).color, mark.inlineSize]
+    }"""
+    mark, text, size = funnel.evaluate(colours)
+    assert (mark, size) == (text, "10px")
+    assert mark != page.evaluate("getComputedStyle(document.body).backgroundColor")
+
+
+CONTRAST = """input => {
+    const luminance = (colour) => {
+        const [red, green, blue] = colour.match(/[0-9.]+/g).slice(0, 3).map((part) => part / 255)
+            .map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4))
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+    }
+    const text = luminance(getComputedStyle(input, "::placeholder").color)
+    const paper = luminance(getComputedStyle(input).backgroundColor)
+    const [dark, light] = [text, paper].sort((one, other) => one - other)
+    return (light + 0.05) / (dark + 0.05)
+}"""
+"""The contrast of a placeholder (WCAG 2.2, relative luminance)."""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_placeholders_can_be_read(
+    scheme: Literal["light", "dark"], card: str, visit: Visit
+) -> None:
+    page = visit(card, color_scheme=scheme)
+    button(page, "Assign: Computers").click()
+    boxes = page.locator("input[placeholder]")
+    expect(boxes).to_have_count(2)
+    for box in boxes.all():
+        expect(box).to_have_css("opacity", "1")
+        assert box.evaluate(CONTRAST) >= 4.5

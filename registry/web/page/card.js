@@ -1,6 +1,6 @@
 /** The card of one resource: what it is, whom it is linked to, and everything to do with it. */
 
-import { api, countOf, Failure, isSame } from "./api.js"
+import { api, Failure, isSame } from "./api.js"
 import { chooseResource } from "./choose.js"
 import { announce, announceFailure, ask } from "./dialogs.js"
 import { button, h, show } from "./dom.js"
@@ -11,7 +11,7 @@ import { address, navigate, open } from "./router.js"
 import { columnsOf, linkTo, Table } from "./table.js"
 import { texts } from "./texts.js"
 import { Timeline } from "./timeline.js"
-import { countedLinks, countedOf, fieldsWithNames, labelOf, links, mayLink, mayWrite, nameOf, typeOf } from "./types.js"
+import { countedOf, fieldsWithNames, labelOf, links, mayLink, mayWrite, nameOf, typeOf } from "./types.js"
 import { shown } from "./values.js"
 
 /** @import { Identifier, Resource } from "./api.js" */
@@ -51,11 +51,6 @@ export class Card {
     )
     const linked = h("div", { class: "linked" }, ...this.parts.map((part) => part.element))
     this.element = h("article", { class: "card" }, this.#header, this.#paper, linked)
-  }
-
-  /** Whether something was entered that would be lost. */
-  get isDirty() {
-    return this.#editor?.inputs.isDirty ?? false
   }
 
   get title() {
@@ -188,10 +183,10 @@ export class Card {
   async #delete() {
     const { type } = this
     const { name, etag } = this.shown
+    const losses = this.parts.flatMap((part) => (part instanceof Section ? part.losses : []))
+    const help = [...losses, texts.deleteFinal].map((text) => h("p", {}, text))
+    if (!(await ask(texts.deleteQuestion(name), help, texts.delete, { isDanger: true }))) return
     try {
-      const told = await Promise.all(countedLinks(type).map((link) => this.#loss(link)))
-      const help = [...told.filter(Boolean), texts.deleteFinal].map((text) => h("p", {}, text))
-      if (!(await ask(texts.deleteQuestion(name), help, texts.delete, { isDanger: true }))) return
       await api.change("DELETE", this.path, { headers: { "If-Match": etag } })
       announce(texts.deletedName(name))
       navigate(type.path)
@@ -199,15 +194,6 @@ export class Card {
       announceFailure(error)
       await this.load().catch(() => {})
     }
-  }
-
-  /**
-   * Return a sentence on the resources that lose a link by the deletion; empty if there are none.
-   * @param {Relationship} link
-   */
-  async #loss(link) {
-    const count = await countOf(`${this.path}/${link.name}`, {}, this.signal)
-    return count === 0 ? "" : texts.deleteLinked(countedOf(typeOf(link.target), count), count, labelOf(link.inverse))
   }
 }
 
@@ -220,13 +206,15 @@ class Section {
   constructor(card, link) {
     this.card = card
     this.link = link
+    this.total = 0
     this.type = typeOf(link.target)
     this.path = `${card.path}/${link.name}`
     const { type } = this
     const newest = type.attributes.find(({ kind, name }) => kind === "time" && type.sort.includes(name))
     const sort = !type.writable && newest ? `-${newest.name}` : type.display?.name
     this.state = new URLSearchParams(sort && type.sort.includes(sort.replace("-", "")) ? { sort } : {})
-    this.query = { ...fieldsWithNames(type), ...Object.fromEntries(this.state), "page[size]": String(ROWS) }
+    const page = { "page[number]": "1", "page[size]": String(ROWS) }
+    this.query = { ...fieldsWithNames(type), ...Object.fromEntries(this.state), ...page }
     const columns = columnsOf(type, card.type.name)
     const isChangeable = mayLink(card.type, link)
     const free = { name: "", label: "", kind: "actions", cell: (/** @type {Resource} */ member) => this.#free(member) }
@@ -259,14 +247,20 @@ class Section {
     })
   }
 
+  /** What the deletion of the resource of the card means for these. */
+  get losses() {
+    const { type, link, total } = this
+    const isLost = link.writable && total > 0
+    return isLost ? [texts.deleteLinked(countedOf(type, total), total, labelOf(link.inverse))] : []
+  }
+
   async load() {
     const { document } = await api.get(this.path, this.query, this.card.signal)
+    const { total } = document.meta
+    this.total = total
     this.table.show(document)
-    const isEmpty = document.data.length === 0
-    show(this.#content, isEmpty ? h("p", { class: "empty" }, texts.noLinks) : this.table.element)
-    const isWhole = !document.meta.page?.after
-    const count = isWhole ? 0 : await countOf(this.path, {}, this.card.signal)
-    const all = texts.showAll(countedOf(this.type, count))
-    show(this.#more, !isWhole && h("a", { href: address(this.path, this.state) }, all))
+    show(this.#content, total > 0 ? this.table.element : h("p", { class: "empty" }, texts.noLinks))
+    const all = texts.showAll(countedOf(this.type, total))
+    show(this.#more, total > ROWS && h("a", { href: address(this.path, this.state) }, all))
   }
 }

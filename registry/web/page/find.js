@@ -1,10 +1,10 @@
 /** Finding resources by what people know of them, as they type: first by how it begins. */
 
-import { api, isAborted, isSame, linkedTo, pause } from "./api.js"
+import { api, isAborted, pause } from "./api.js"
 import { copy, h, newId } from "./dom.js"
+import { columnsOf } from "./table.js"
 import { texts } from "./texts.js"
-import { countedOf, fieldsWithNames, nameOf, typeOf } from "./types.js"
-import { plain } from "./values.js"
+import { countedOf, fieldsWithNames, nameOf } from "./types.js"
 
 /** @import { Query, Resource } from "./api.js" */
 /** @import { Type } from "./types.js" */
@@ -39,19 +39,13 @@ function conditions(type, operator, text) {
  * @returns {Promise<{ found: Found[], total: number }>}
  */
 async function search(type, filter, signal) {
-  const attributes = type.attributes.filter((attribute) => attribute !== type.display && !attribute.copiedFrom)
-  const query = { ...fieldsWithNames(type, attributes), ...filter, "page[size]": String(RESULTS_PER_TYPE) }
+  const query = { ...fieldsWithNames(type), ...filter, "page[size]": String(RESULTS_PER_TYPE) }
   const { document } = await api.get(type.path, query, signal)
+  const columns = columnsOf(type).filter(({ blank }) => blank !== undefined)
   const found = document.data.map((/** @type {Resource} */ resource) => {
     const name = nameOf(type, resource)
-    const others = attributes.map((attribute) => ({ attribute, value: resource.attributes[attribute.name] }))
-    const told = others.filter(({ value }) => value && !name.includes(value))
-    const linked = linkedTo(resource)
-    const owners = (document.included ?? []).filter((other) => linked.some((identifier) => isSame(identifier, other)))
-    const more = [
-      ...told.map(({ attribute, value }) => plain(attribute, value)),
-      ...owners.map((owner) => nameOf(typeOf(owner.type), owner)),
-    ]
+    const cells = columns.map(({ cell }) => h("span", {}, cell(resource, document.included ?? [])).textContent ?? "")
+    const more = cells.filter((text) => text !== texts.none && !name.includes(text))
     return { resource, name, more: more.slice(0, 3).join(" · ") }
   })
   return { found, total: document.meta.total ?? found.length }

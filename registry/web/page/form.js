@@ -42,6 +42,7 @@ export class Inputs {
     for (const link of this.isNew ? linkable(type) : []) this.#addLink(link)
     const all = [...this.#fields.values()].map(({ element }) => element)
     this.element = h("div", { class: "inputs" }, ...all, this.message)
+    protect(this)
   }
 
   /** @param {string} name @param {string} label @param {Control} control @param {Attribute} [attribute] */
@@ -180,9 +181,10 @@ export function openCreation(type, { onCreated, text = "", isSingle = false }) {
     if (!isSingle) announce(text, { offer: [texts.open, `#${type.path}/${created.id}`] })
     staysOpen = again.checked
     if (isSingle || !again.checked) return dialog.close()
-    const next = new Inputs(type, null)
-    inputs.element.replaceWith(next.element)
-    begin(next)
+    const { element } = inputs
+    inputs = new Inputs(type, null)
+    element.replaceWith(inputs.element)
+    inputs.focus()
   }
   const submit = (/** @type {Event} */ event) => {
     event.preventDefault()
@@ -191,15 +193,7 @@ export function openCreation(type, { onCreated, text = "", isSingle = false }) {
   const another = h("label", { class: "check", for: again.id }, again, texts.another)
   const form = h("form", { submit, novalidate: true }, inputs.element, buttons(!isSingle && another, create))
   const dialog = openDialog(texts.add(type.label), [form], { mayClose: () => !inputs.isDirty || askToLeave() })
-  const begin = (/** @type {Inputs} */ begun) => {
-    inputs = begun
-    protect(begun)
-    begun.focus()
-  }
-  begin(inputs)
+  dialog.addEventListener("close", () => last && onCreated(last))
+  inputs.focus()
   if (text) inputs.enter(text)
-  dialog.addEventListener("close", () => {
-    protect(null)
-    if (last) onCreated(last)
-  })
 }

@@ -69,7 +69,7 @@ export class List {
     const heading = h("h1", { tabindex: "-1" }, type.plural, " ", this.#count)
     const header = h("header", {}, h("div", {}, crumb, heading), this.#actions)
     const filters = chips(type, state, (name) => this.#navigate({ [name]: "" }))
-    const parts = [header, filters, this.#newer, this.selection.element, this.#content]
+    const parts = [header, filters, this.#newer, this.#content, this.selection.element]
     this.element = h("section", { class: "list" }, ...parts)
   }
 

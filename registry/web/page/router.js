@@ -9,10 +9,11 @@ import { texts } from "./texts.js"
 /**
  * What the page shows. load: reads it, and shows it. update: follows what others have changed.
  * @typedef {{
- *   element: HTMLElement, title: string, isDirty?: boolean, load(): Promise<void>, update(changes: Change[]): unknown,
+ *   element: HTMLElement, title: string, load(): Promise<void>, update(changes: Change[]): unknown,
  *   paste?: (text: string) => unknown,
  * }} View
  */
+/** @typedef {{ element: HTMLElement, isDirty: boolean }} Form */
 /** @typedef {(path: string, state: URLSearchParams, signal: AbortSignal) => Promise<View>} Factory */
 
 /** Not in every browser. */
@@ -22,8 +23,8 @@ const navigation = /** @type {any} */ (window).navigation
 let createView
 /** @type {View | null} */
 let view = null
-/** The form of a dialog that is open. @type {{ isDirty: boolean } | null} */
-let pending = null
+/** The forms that may be shown. @type {Form[]} */
+let forms = []
 let loading = new AbortController()
 let isLoading = false
 let isAsking = false
@@ -35,7 +36,7 @@ let shownHash = ""
 let early = []
 
 /** Whether something was typed that would be lost. */
-const isDirty = () => !mayLeave && Boolean(view?.isDirty || pending?.isDirty)
+const isDirty = () => !mayLeave && forms.some((form) => form.element.isConnected && form.isDirty)
 
 /** Show the view of the address, now and whenever it changes. @param {Factory} factory */
 export function startRouter(factory) {
@@ -93,9 +94,9 @@ async function leave(go) {
   if (mayLeave) go()
 }
 
-/** Protect what is typed in the form of a dialog. @param {{ isDirty: boolean } | null} form */
+/** Protect what is typed in a form while it is shown. @param {Form} form */
 export function protect(form) {
-  pending = form
+  forms = [...forms.filter(({ element }) => element.isConnected), form]
 }
 
 /** Return the address of a view. @param {string} path as in the API @param {URLSearchParams} [state] */
@@ -111,11 +112,8 @@ export function navigate(path, state) {
   else location.hash = target
 }
 
-/** Read the view again, if nothing was typed in it. */
-export async function refresh() {
-  if (!view) return open()
-  if (!view.isDirty) await view.load()
-}
+/** Read the view again. */
+export const refresh = () => view?.load() ?? open()
 
 /** Show what could not be read before. */
 export const recover = () => (view || isLoading ? undefined : open())

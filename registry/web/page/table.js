@@ -11,9 +11,9 @@ import { shown } from "./values.js"
 /** @import { Change } from "./feed.js" */
 /** @import { Attribute, Relationship, Type } from "./types.js" */
 /**
- * sort: the name to sort by, if any. blank: the name of the filter for what has no value; "" if all have one. kind: a
- * class. head: the heading, if it is more than the label. cell: what shows a resource of a document with these included
- * ones.
+ * sort: the name to sort by, if any. blank: the name of the filter for what has no value; "" if all have one, undefined
+ * of what is counted. kind: a class. head: the heading, if it is more than the label. cell: what shows a resource of a
+ * document with these included ones.
  * @typedef {{
  *   name: string, label: string, sort?: string, blank?: string, kind?: string, head?: HTMLElement,
  *   cell: (resource: Resource, included: Resource[]) => Child,

@@ -4,7 +4,7 @@ import { api } from "./api.js"
 import { h, show } from "./dom.js"
 import { address } from "./router.js"
 import { texts } from "./texts.js"
-import { links, typeOf } from "./types.js"
+import { links, nameOf, typeOf } from "./types.js"
 import { shown } from "./values.js"
 
 /** @import { Resource } from "./api.js" */
@@ -17,6 +17,8 @@ const SHOWN = 20
 export class Timeline {
   #list = h("ol", { class: "timeline" })
   #more = h("span", { class: "more" })
+  /** Of linked resources, by type and id; those that are gone have none. @type {Map<string, string>} */
+  #names = new Map()
 
   /** @param {Type} type @param {string} path of the resource @param {Relationship} link @param {AbortSignal} signal */
   constructor(type, path, link, signal) {
@@ -28,9 +30,23 @@ export class Timeline {
 
   async load() {
     const { document } = await api.get(this.path, { sort: "-at", "page[size]": String(SHOWN) }, this.signal)
+    await this.#readNames(document.data)
     show(this.#list, ...document.data.map((/** @type {Resource} */ revision) => this.#item(revision)))
     const state = new URLSearchParams({ sort: "-at" })
     show(this.#more, document.meta.page?.after && h("a", { href: address(this.path, state) }, texts.allChanges))
+  }
+
+  /** Read what people call the resources that revisions name by their ids. @param {Resource[]} revisions */
+  async #readNames(revisions) {
+    for (const { name, target } of links(this.type, false)) {
+      const type = typeOf(target)
+      const values = revisions.flatMap(({ attributes: { before, after } }) => [before[name], after[name]])
+      const ids = new Set(values.flatMap((value) => value?.id ?? []))
+      if (ids.size === 0) continue
+      const query = { "filter[id][in]": [...ids].join(","), [`fields[${target}]`]: type.display?.name ?? "" }
+      const { document } = await api.get(type.path, query, this.signal)
+      for (const resource of document.data) this.#names.set(`${target} ${resource.id}`, nameOf(type, resource))
+    }
   }
 
   /** @param {Resource} revision */
@@ -59,8 +75,9 @@ export class Timeline {
   #value(name, value) {
     const link = links(this.type, false).find((other) => other.name === name)
     if (link && value) {
-      const { path, label } = typeOf(link.target)
-      return h("a", { href: `#${path}/${value.id}` }, texts.numbered(label, value.id))
+      const type = typeOf(link.target)
+      const text = this.#names.get(`${link.target} ${value.id}`) ?? nameOf(type, { type: link.target, id: value.id })
+      return h("a", { href: `#${type.path}/${value.id}` }, h("bdi", {}, text))
     }
     const attribute = this.type.attributes.find((other) => other.name === name)
     return attribute ? shown(attribute, value) : String(value ?? texts.none)

@@ -170,16 +170,12 @@ export function nameOf(type, resource) {
 /** Return how many resources there are, such as `3 persons`. @param {Type} type @param {number} count */
 export const countedOf = (type, count) => texts.counted(count, type.label, type.plural)
 
-/**
- * Return the query parameters that read the names of linked resources along.
- * @param {Type} type
- * @param {Attribute[]} attributes what to read of the type beside its names; by default, all
- */
-export function fieldsWithNames(type, attributes = [...type.attributes, ...type.authorship]) {
+/** Return the query parameters that read a type with the names of linked resources. @param {Type} type */
+export function fieldsWithNames(type) {
   const toOne = links(type, false)
-  const own = new Set([type.display, ...attributes, ...toOne].flatMap((field) => field?.name ?? []))
+  const own = [...type.attributes, ...type.authorship, ...toOne].map(({ name }) => name)
   /** @type {Record<string, string>} */
-  const query = { [`fields[${type.name}]`]: [...own].join(",") }
+  const query = { [`fields[${type.name}]`]: own.join(",") }
   if (toOne.length > 0) query.include = toOne.map((link) => link.name).join(",")
   for (const target of toOne.flatMap((link) => link.types.filter(mayRead))) {
     const { display } = typeOf(target)

@@ -39,7 +39,7 @@ setup(
     python_requires=">=3.11",
     # tests/system/test_versions.py runs the service with the lowest and with the newest ones.
     install_requires=[
-        "aiohttp>=3.14,<4",  # the first one with keys for what a request holds
+        "aiohttp>=3.14.4,<4",  # earlier ones wait for the first head without a limit
         # earlier ones do not reset connections that nobody reads; there is none for Windows
         'uvloop>=0.23,<1; sys_platform != "win32"',
         "motor>=3.6,<4",

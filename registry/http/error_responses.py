@@ -59,10 +59,6 @@ def reset(transport: asyncio.BaseTransport) -> None:
 def _document(request: web.BaseRequest, error: Exception) -> web.Response:
     reported = log_error(request, error)
     headers = CIMultiDict[str]()
-    if isinstance(error, web.HTTPException):
-        headers.extend(error.headers)
-        headers.popall(hdrs.CONTENT_TYPE, None)  # of its body, which is replaced
-        headers.popall(hdrs.CONTENT_LENGTH, None)
     for member in reported.errors:
         headers.update(member.headers)
     response = web.Response(
@@ -71,8 +67,7 @@ def _document(request: web.BaseRequest, error: Exception) -> web.Response:
         content_type=MEDIA_TYPE,
         headers=headers,
     )
-    broken = errors.MalformedRequest | errors.RequestTimeout
-    is_broken = any(isinstance(error, broken) for error in reported.errors)
+    is_broken = isinstance(reported, errors.MalformedRequest | errors.RequestTimeout)
     # Where the next request begins is not known, nor whether a body still follows.
     if is_broken or (hdrs.EXPECT in request.headers and not request.content.is_eof()):
         response.force_close()
@@ -119,15 +114,18 @@ def _request_error(request: web.BaseRequest, error: Exception) -> RequestError:
 
 
 def _from_http_exception(request: web.BaseRequest, error: web.HTTPException) -> ApiError:
-    path = quoted(request.path)
+    path, headers = quoted(request.path), CIMultiDict(error.headers)
+    for name in (hdrs.CONTENT_TYPE, hdrs.CONTENT_LENGTH):  # of its body, which is replaced
+        headers.popall(name, None)
     match error:
         case web.HTTPNotFound():
-            return errors.NotFound(f"There is nothing at {path}; {UI_PATH}/ describes all paths.")
+            detail = f"There is nothing at {path}; {UI_PATH}/ describes all paths."
+            return errors.NotFound(detail, headers=headers)
         case web.HTTPMethodNotAllowed():
-            allowed = ", ".join(sorted(error.allowed_methods))
+            headers[hdrs.ALLOW] = allowed = ", ".join(sorted(error.allowed_methods))
             detail = f"{path} supports {allowed}, not {error.method}."
-            return errors.MethodNotAllowed(detail, headers={hdrs.ALLOW: allowed})
-    result = ApiError(error.reason)
+            return errors.MethodNotAllowed(detail, headers=headers)
+    result = ApiError(error.reason, headers=headers)
     result.status, result.title = error.status, responses.get(error.status, "HTTP error")
     result.code = result.title.lower().replace(" ", "_").replace("-", "_")
     return result

@@ -37,7 +37,7 @@ def check_content_type(header: str | None, extension: str | None = None) -> None
     expected = media_type(extension)
     if header is None:
         raise UnsupportedMediaType(f"The header `Content-Type: {expected}` is missing.")
-    if _split(header) != _split(expected):
+    if header != expected and _split(header) != _split(expected):
         raise UnsupportedMediaType(
             f"The body must be sent as `Content-Type: {expected}`, without other parameters such "
             f"as `; charset=utf-8`, not as {quoted(header)}."

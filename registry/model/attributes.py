@@ -79,10 +79,10 @@ class Kind:
     stored_type: the class of values in records. expected: a noun phrase for valid values, for error
     messages. schema: OpenAPI, of the values that filters compare with. example: of a value in JSON.
     parse: a value in a query parameter -> the value in JSON; raises ValueError. read: the same for
-    a cell of a spreadsheet; None if people write it alike. check: a validator
-    of loaded values, for those that MongoDB cannot store; None if the field loads no others. store:
-    a loaded value -> the stored form. restore: the reverse. is_indexed: whether filters and sorting
-    have an index. ignores_case: whether unique values that differ in case alone are the same.
+    a cell of a spreadsheet; None if people write it alike. check: a validator of loaded values, for
+    those that MongoDB cannot store; None if the field loads no others. store: a loaded value -> the
+    stored form. restore: the reverse. ignores_case: whether unique values that differ in case alone
+    are the same.
     """
 
     stored_type: type
@@ -95,7 +95,6 @@ class Kind:
     check: Callable[[Any], None] | None = None
     store: Callable[[Any], Any] = same
     restore: Callable[[Any], Any] = same
-    is_indexed: bool = True
     ignores_case: bool = False
 
 

@@ -8,10 +8,6 @@ from marshmallow import Schema, fields, missing
 from registry.model.attributes import kind_of, same
 from registry.model.implicit_attributes import PrincipalName, StoredTime
 
-_PRINCIPAL_NAME = (
-    "the name of an access token, or `issuer#subject` of a JWT; null if not authenticated."
-)
-
 
 class RecordSchema(Schema):
     """Dumps records: values are in their stored form, and missing ones are null if they can be."""
@@ -46,40 +42,14 @@ class RecordSchema(Schema):
 class ResourceSchema(RecordSchema):
     """The base of the schemas of resources: their authorship."""
 
-    created_at = StoredTime(
-        dump_only=True,
-        allow_none=True,
-        metadata={"description": "When the resource was created."},
-    )
-    created_by = PrincipalName(
-        dump_only=True,
-        allow_none=True,
-        metadata={"description": f"Who created it: {_PRINCIPAL_NAME}"},
-    )
-    updated_at = StoredTime(
-        dump_only=True,
-        allow_none=True,
-        metadata={
-            "description": "When its attributes were last changed; relationships do not matter."
-        },
-    )
-    updated_by = PrincipalName(
-        dump_only=True,
-        allow_none=True,
-        metadata={"description": f"Who changed its attributes: {_PRINCIPAL_NAME}"},
-    )
+    created_at = StoredTime("When the resource was created.")
+    created_by = PrincipalName("Who created it")
+    updated_at = StoredTime("When its attributes were last changed; relationships do not matter.")
+    updated_by = PrincipalName("Who changed its attributes")
 
 
 class PeriodSchema(RecordSchema):
     """The base of the schemas of histories, whose times are attributes: who began and ended one."""
 
-    created_by = PrincipalName(
-        dump_only=True,
-        allow_none=True,
-        metadata={"description": f"Who began it: {_PRINCIPAL_NAME}"},
-    )
-    updated_by = PrincipalName(
-        dump_only=True,
-        allow_none=True,
-        metadata={"description": f"Who ended it: {_PRINCIPAL_NAME}"},
-    )
+    created_by = PrincipalName("Who began it")
+    updated_by = PrincipalName("Who ended it")

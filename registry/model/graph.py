@@ -8,12 +8,12 @@ from typing import Any
 from marshmallow.fields import Field, String
 
 from registry.model.base_schema import PeriodSchema
+from registry.model.fields import DateTime
 from registry.model.implicit_attributes import (
     AUTHORSHIP,
     SINCE,
     UNTIL,
     CopiedText,
-    PeriodBound,
 )
 from registry.model.record import ID, LAST_WRITE, VERSION
 from registry.model.resource_type import (
@@ -230,12 +230,8 @@ def _history_type(
     source: ResourceType, link: Link, history: History, target: ResourceType
 ) -> ResourceType:
     attributes: dict[str, Field[Any]] = {
-        SINCE: PeriodBound(
-            metadata={"description": "When it began; null if that was before records began."},
-        ),
-        UNTIL: PeriodBound(
-            metadata={"example": None, "description": "When it ended; null while it lasts."},
-        ),
+        SINCE: _bound("When it began; null if that was before records began."),
+        UNTIL: _bound("When it ended; null while it lasts.", example=None),
     }
     for end, end_type, copies in (
         (source.type, source, history.source_copies),
@@ -266,6 +262,12 @@ def _history_type(
         ),
         history_of=link,
     )
+
+
+def _bound(description: str, **metadata: Any) -> DateTime:
+    """Return the beginning or the end of a period; those of a resource are few."""
+    metadata |= {"description": description, "indexed": False}
+    return DateTime(dump_only=True, allow_none=True, metadata=metadata)
 
 
 def _copied_attribute(end: str, source_name: str, end_type: ResourceType) -> CopiedText:

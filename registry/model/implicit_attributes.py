@@ -71,13 +71,11 @@ class StoredTime(DateTime):
     For two times per resource, BSON dates take ten times as long to decode and to format: 3.3 us.
     """
 
-    kind = replace(
-        DateTime.kind,
-        stored_type=str,
-        is_indexed=False,
-        store=utc_text,
-        restore=same,
-    )
+    kind = replace(DateTime.kind, stored_type=str, store=utc_text, restore=same)
+
+    def __init__(self, description: str) -> None:
+        metadata = {"description": description, "indexed": False}
+        super().__init__(dump_only=True, allow_none=True, metadata=metadata)
 
     def _serialize(self, value: Any, *_: Any, **__: Any) -> Any:
         return value
@@ -86,7 +84,12 @@ class StoredTime(DateTime):
 class PrincipalName(fields.String):
     """The id of a principal: the name of an access token, or `issuer#subject` of a JWT."""
 
-    kind = replace(KINDS[fields.String], is_indexed=False, operators=EQUALITY, example="ci")
+    kind = replace(KINDS[fields.String], operators=EQUALITY, example="ci")
+
+    def __init__(self, description: str) -> None:
+        text = f"{description}: the name of an access token, or `issuer#subject` of a JWT; null if "
+        metadata = {"description": f"{text}not authenticated.", "indexed": False}
+        super().__init__(dump_only=True, allow_none=True, metadata=metadata)
 
 
 def current_time() -> str:
@@ -109,19 +112,10 @@ SINCE, UNTIL, AT = "since", "until", "at"
 """The names of the bounds, and of the filter for the periods in force at a moment."""
 
 
-class PeriodBound(DateTime):
-    """The beginning or the end of a period; null if it is unknown, or still to come."""
-
-    kind = replace(DateTime.kind, is_indexed=False)  # the periods of a resource are few
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(dump_only=True, allow_none=True, **options)
-
-
 class Moment(DateTime):
     """The moment at which periods are in force: not an attribute, only a name in filters."""
 
-    kind = replace(DateTime.kind, is_indexed=False, operators=(Operator.EQ,))
+    kind = replace(DateTime.kind, operators=(Operator.EQ,))
 
 
 class CopiedText(fields.String):
@@ -130,12 +124,9 @@ class CopiedText(fields.String):
     end: the relationship of the period that leads there. source: the name of the attribute there.
     """
 
-    kind = replace(KINDS[fields.String], is_indexed=False)
-
     def __init__(self, end: str, source: str, *, metadata: dict[str, Any]) -> None:
         # The lengths follow from the attribute there.
-        super().__init__(
-            dump_only=True, allow_none=True, metadata={**metadata, "x-copied-from": end}
-        )
+        metadata = {**metadata, "x-copied-from": end, "indexed": False}
+        super().__init__(dump_only=True, allow_none=True, metadata=metadata)
         self.end = end
         self.source = source

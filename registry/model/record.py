@@ -1,10 +1,7 @@
 """Records: resources as MongoDB stores them, and the ids that link them."""
 
-import linecache
-import weakref
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
 from typing import Any, TypeAlias
 
 Record: TypeAlias = dict[str, Any]
@@ -67,21 +64,3 @@ def ids_in(linked_ids: LinkedIds) -> Sequence[int]:
         case FirstPage():
             return linked_ids.ids
     return linked_ids
-
-
-_numbers = count(1)
-
-
-def compile_function(name: str, source: str, namespace: Mapping[str, Any]) -> Callable[..., Any]:
-    """Return the function of this name that the source defines. Tracebacks show its lines.
-
-    source: generated from declared names only, never from a request. namespace: its globals.
-    """
-    file = f"<generated {name} {next(_numbers)}>"
-    scope = dict(namespace)
-    exec(compile(source, file, "exec"), scope)  # noqa: S102 - contains nothing from requests
-    # `linecache` keeps entries without a modification time.
-    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-    function: Callable[..., Any] = scope[name]
-    weakref.finalize(function, linecache.cache.pop, file)
-    return function

@@ -49,8 +49,8 @@ class ResourceField:
 
     @property
     def is_indexed(self) -> bool:
-        """Whether sorting and filters have an index."""
-        return self.is_filterable and self.kind.is_indexed
+        """Whether sorting and filters have an index, unless the metadata has `indexed` as False."""
+        return self.is_filterable and self.field.metadata.get("indexed", True)
 
     @property
     def is_computed(self) -> bool:
@@ -85,15 +85,10 @@ class ResourceField:
         return self.kind.stored_type
 
     @property
-    def accepts_null(self) -> bool:
-        """Whether records can have null."""
-        return self.nullable
-
-    @property
     def may_be_missing(self) -> bool:
         """Whether records need not have the field."""
         is_set = self.required or self.is_computed or self.field.load_default is not missing
-        return self.accepts_null or not is_set
+        return self.nullable or not is_set
 
     @property
     def can_be_unique(self) -> bool:

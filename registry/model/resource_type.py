@@ -104,7 +104,7 @@ ID_FIELD = _made(
 )
 """The id of resources of any type."""
 
-_MOMENT = _made(AT, SINCE, Moment(), is_filterable=True, is_own=True)
+_MOMENT = _made(AT, SINCE, Moment(metadata={"indexed": False}), is_filterable=True, is_own=True)
 """Selects the periods of a history that are in force at a moment; it is not stored."""
 
 

@@ -1,7 +1,6 @@
 """Revisions: the type of the resources that tell what each write has changed."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 from marshmallow.fields import Field
@@ -22,20 +21,6 @@ CREATED, UPDATED, DELETED = "created", "updated", "deleted"
 """The values of `action`."""
 
 
-class _Time(DateTime):
-    """When a resource was written. The index that expires revisions serves its filters."""
-
-    kind = replace(DateTime.kind, is_indexed=False)
-
-
-class _Action(Enumeration):
-    """What a write has done; no index, as each costs every write."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(CREATED, UPDATED, DELETED, **options)
-        self.kind = replace(self.kind, is_indexed=False)
-
-
 class _Values(Field[Any]):
     """The values of what a write has changed, in JSON; a link is a resource identifier."""
 
@@ -48,17 +33,23 @@ class _Values(Field[Any]):
     )
 
 
-_AUTHOR = "Who did: the name of an access token, or `issuer#subject` of a JWT; null if not known."
+def _unindexed(description: str) -> dict[str, Any]:
+    """Return the metadata of an attribute. Each index costs every write; one expires revisions."""
+    return {"description": description, "indexed": False}
 
 
 class RevisionSchema(RecordSchema):
     """The attributes of revisions."""
 
-    at = _Time(dump_only=True, metadata={"description": "When the resource was written."})
-    author = PrincipalName(dump_only=True, allow_none=True, metadata={"description": _AUTHOR})
-    action = _Action(dump_only=True, metadata={"description": "What the write has done."})
-    before = _Values(dump_only=True, metadata={"description": "What it has changed, before."})
-    after = _Values(dump_only=True, metadata={"description": "The same, after it."})
+    at = DateTime(dump_only=True, metadata=_unindexed("When the resource was written."))
+    author = PrincipalName("Who did")
+    action = Enumeration(
+        *(CREATED, UPDATED, DELETED),
+        dump_only=True,
+        metadata=_unindexed("What the write has done."),
+    )
+    before = _Values(dump_only=True, metadata=_unindexed("What it has changed, before."))
+    after = _Values(dump_only=True, metadata=_unindexed("The same, after it."))
 
 
 def revision_type(resources: Iterable[ResourceType]) -> ResourceType:

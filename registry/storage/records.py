@@ -159,7 +159,7 @@ def record_schema(resource: ResourceType) -> Mapping[str, Any]:
     targets = {link.foreign_key: link.target for link in resource.links}
     properties = {
         name: {
-            "bsonType": [*_BSON_TYPES[attribute.stored_type], *["null"] * attribute.accepts_null],
+            "bsonType": [*_BSON_TYPES[attribute.stored_type], *["null"] * attribute.nullable],
             **_LIMITS.get(name, {}),
             **_form(attribute),
         }
@@ -180,7 +180,7 @@ def record_schema(resource: ResourceType) -> Mapping[str, Any]:
 def _form(stored: ResourceField) -> dict[str, Any]:
     """Return what tells the values of a field from others with the same BSON type."""
     if "enum" in stored.kind.schema:
-        return {"enum": [*stored.kind.schema["enum"], *[None] * stored.accepts_null]}
+        return {"enum": [*stored.kind.schema["enum"], *[None] * stored.nullable]}
     if isinstance(stored.field, fields.Date):
         return {"pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"}
     return {}

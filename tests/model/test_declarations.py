@@ -42,7 +42,7 @@ def test_an_attribute_that_cannot_be_unique_is_named(name: str) -> None:
 class Meters(fields.Integer):
     """A class of fields with a kind of its own."""
 
-    kind = replace(KINDS[fields.Integer], operators=EQUALITY, is_indexed=False)
+    kind = replace(KINDS[fields.Integer], operators=EQUALITY)
 
 
 @pytest.mark.parametrize(
@@ -62,8 +62,10 @@ def test_a_field_that_cannot_be_stored_is_refused(
         Graph([declared(size=attribute)])
 
 
-def test_a_class_of_fields_can_have_a_kind_of_its_own() -> None:
-    own, inherited = declared(a=Meters(), b=fields.Integer()).attributes.values()
+def test_a_class_of_fields_can_have_a_kind_of_its_own_and_a_field_no_index() -> None:
+    own, inherited = declared(
+        a=Meters(metadata={"indexed": False}), b=fields.Integer()
+    ).attributes.values()
     assert (own.operators, own.is_indexed) == (EQUALITY, False)
     assert (inherited.operators, inherited.is_indexed) == (ORDER, True)
 

@@ -11,140 +11,34 @@ from pathlib import Path
 from typing import Annotated, Any, NoReturn, get_type_hints
 from urllib.parse import urlsplit
 
-from registry.access import is_loopback, secure_url
+from registry.access import is_loopback
 from registry.model.graph import Graph
 from registry.model.resource_type import InvalidDeclaration
 from registry.program import DATA_DIR, IS_CHECKOUT, printable, program
 from registry.protocol import LARGEST_PAGE
 from registry.resources.types_file import InvalidTypesFile, TypesFile, declared_types, read_types
+from registry.setting_parsers import (
+    MAX_WORKERS,
+    base_url,
+    database_name,
+    host_name,
+    integer,
+    issuer_url,
+    one_of,
+    origin,
+    seconds,
+    secret_in,
+    worker_count,
+)
 
 CORES = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 """The cores that this process may use."""
 
-MAX_WORKERS = 64
-
 _URI_FILE = "MONGODB_URI_FILE"
 """The variable that names a file with the URI: other users, and `docker inspect`, see variables."""
 
-_MAX_SECRET = 2**13
-"""Bytes of a file with a secret."""
-
 _CREDENTIALS = re.compile("://.*@", re.DOTALL)
 """Everything to the last @, as credentials that are not escaped may have any character."""
-
-
-def database_name(text: str) -> str:
-    """Return the name if MongoDB allows it and does not reserve it."""
-    if re.search(r'[/\\. "$*<>:|?]', text) or len(text.encode()) > 63:
-        raise ValueError(f"{text!r} is not a valid database name: use letters, digits, _ and -")
-    if text.lower() in {"admin", "config", "local"}:
-        raise ValueError(f"the database name {text!r} is reserved by MongoDB")
-    return text
-
-
-def integer(least: int, greatest: int) -> Callable[[str], int]:
-    """Return a parser of integers from `least` to `greatest`."""
-
-    def parse(text: str) -> int:
-        digits = f"[0-9]{{1,{len(str(greatest))}}}"
-        if not re.fullmatch(digits, text) or not least <= int(text) <= greatest:
-            raise ValueError(f"{text!r} is not an integer from {least} to {greatest}")
-        return int(text)
-
-    return parse
-
-
-def worker_count(text: str) -> int:
-    """Return a number of worker processes that this platform supports."""
-    workers = integer(1, MAX_WORKERS)(text)
-    if workers > 1 and sys.platform != "linux":
-        raise ValueError("only Linux balances connections between processes: use 1 worker")
-    return workers
-
-
-def seconds(text: str) -> float:
-    """Return a number of seconds from 0.001 to 9999.999."""
-    if not re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,3})?", text) or not float(text):
-        raise ValueError(f"{text!r} is not a number of seconds from 0.001 to 9999.999")
-    return float(text)
-
-
-def one_of(*choices: str) -> Callable[[str], str]:
-    """Return a parser that takes only these texts."""
-
-    def parse(text: str) -> str:
-        if text not in choices:
-            raise ValueError(f"{text!r} is not one of {', '.join(choices)}")
-        return text
-
-    return parse
-
-
-def secret_in(name: str) -> str:
-    """Return the text in a file, without white space at its ends."""
-    try:
-        with Path(name).open("rb") as file:
-            content = file.read(_MAX_SECRET + 1)
-    except OSError as error:
-        raise ValueError(f"cannot read {name} ({error.strerror})") from None
-    if len(content) > _MAX_SECRET:
-        raise ValueError(f"{name} has more than {_MAX_SECRET:,} bytes")
-    text = content.decode(errors="replace").strip()
-    if not text:
-        raise ValueError(f"{name} is empty")
-    return text
-
-
-def _http_url(text: str) -> str:
-    parts = urlsplit(text)
-    plain = re.fullmatch(r"https?://[\w.~:/%\[\]-]+", text, re.ASCII)
-    if not plain or not parts.hostname or not _has_valid_port(text):
-        raise ValueError(f"{text!r} is not a valid base URL such as https://registry.example.com")
-    return text
-
-
-def _has_valid_port(url: str) -> bool:
-    try:
-        return urlsplit(url).port != 0
-    except ValueError:  # greater than 65535
-        return False
-
-
-def base_url(text: str) -> str:
-    """Return the base URL without a slash at its end.
-
-    It has no path: the links of resources are paths such as `/persons/1`, which clients resolve
-    against the host.
-    """
-    url = _http_url(text).rstrip("/")
-    if urlsplit(url).path:
-        raise ValueError(f"{text!r} has a path, which the links of resources would lack")
-    return url
-
-
-def issuer_url(text: str) -> str:
-    """Return the URL of an OpenID Connect issuer, which is compared as it is."""
-    return secure_url(_http_url(text))
-
-
-def host_name(text: str) -> str:
-    """Return the host name in lower case."""
-    if not re.fullmatch(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*", text.lower()):
-        raise ValueError(f"{text!r} is not a host name such as registry.example.com, without port")
-    return text.lower()
-
-
-def origin(text: str) -> str:
-    """Return the origin as browsers write it (RFC 6454, 6.1), or `*`."""
-    if text == "*":
-        return text
-    match = re.fullmatch(
-        r"([a-z][a-z0-9+.-]*)://([\w.-]+|\[[\da-f:.]+\])(:\d+)?", text.lower(), re.ASCII
-    )
-    if not match or not _has_valid_port(text):
-        raise ValueError(f"{text!r} is not an origin such as https://app.example.com, nor *")
-    # Without the default port.
-    return re.sub(r"^(http:.*):80$|^(https:.*):443$", r"\1\2", match[0])
 
 
 @dataclass(frozen=True, slots=True)

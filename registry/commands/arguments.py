@@ -12,7 +12,8 @@ from registry.client.transport import base_url
 from registry.commands.output import fail
 from registry.model.graph import Graph
 from registry.program import InvalidSetting, note, program
-from registry.settings import VARIABLES, Parser, Settings, add_setting, secret_in, variable
+from registry.setting_parsers import secret_in
+from registry.settings import VARIABLES, Parser, Settings, add_setting, variable
 
 TOKEN_VARIABLE = "REGISTRY_TOKEN"  # noqa: S105 - the name of a variable
 

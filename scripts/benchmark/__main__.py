@@ -12,7 +12,7 @@ from benchmark.parts import PARTS, Run
 from benchmark.processes import BenchmarkError
 from benchmark.results import Results
 from registry.program import StartError
-from registry.settings import integer
+from registry.setting_parsers import integer
 
 _TABLES = Path(__file__).with_name("results.md")
 _PAGE = Path(__file__).parents[2] / "docs" / "performance.md"

@@ -19,8 +19,9 @@ from contextlib import aclosing
 from itertools import chain, islice
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from registry.jsonapi.documents import PLAIN, Compound, Part, Relationships
+from registry.jsonapi.documents import PLAIN, Compound, Part
 from registry.jsonapi.query import Include, IncludePath, Query
+from registry.jsonapi.resource_objects import Relationships
 from registry.model.graph import Graph
 from registry.model.record import ID, FirstPage, LinkedIds, Record, StreamedIds, ids_in
 from registry.model.resource_type import Relationship, ResourceType

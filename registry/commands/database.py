@@ -19,9 +19,9 @@ from typing import Any, TypeVar
 
 from registry.commands.arguments import database_parser
 from registry.commands.output import counted, describe, fail, input_file, output, output_file
-from registry.jsonapi.documents import path_of
 from registry.jsonapi.error_objects import RequestError
 from registry.jsonapi.error_types import Unavailable
+from registry.jsonapi.resource_objects import path_of
 from registry.model.implicit_attributes import parse_id
 from registry.model.resource_type import ResourceType
 from registry.mongod.data_directory import has_data, running_uri

@@ -36,8 +36,8 @@ from registry.http.views.site import (
     SlashView,
 )
 from registry.jsonapi.authorization import readable_with
-from registry.jsonapi.documents import path_of
 from registry.jsonapi.query import QueryScope
+from registry.jsonapi.resource_objects import path_of
 from registry.model.graph import Graph
 from registry.settings import Settings
 

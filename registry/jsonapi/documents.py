@@ -1,16 +1,9 @@
-"""Stored records -> response document (JSON:API 1.0, Document Structure).
-
-Resource objects are joined from text: building all of them as dicts and serializing these would
-take 22 % more CPU for a page of 50 computers with their owners, and 26 % more for a list of 10,000
-persons.
-"""
+"""Resources -> response document (JSON:API 1.0, Document Structure)."""
 
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
-    Collection,
     Iterable,
-    Iterator,
     Mapping,
     Sequence,
 )
@@ -25,33 +18,28 @@ from orjson import Fragment
 
 from registry.jsonapi.changes import Change
 from registry.jsonapi.error_objects import ApiError
-from registry.jsonapi.pagination import BY_ID, CursorPage, Cursors, Window, page_links
 from registry.jsonapi.query import Query
-from registry.jsonapi.visible_revisions import visible_values
-from registry.model.fieldset import fieldset
+from registry.jsonapi.resource_objects import (
+    STREAMED,
+    Relationships,
+    array,
+    identifiers,
+    resource_objects,
+)
 from registry.model.graph import Graph
 from registry.model.record import (
-    FirstPage,
     LinkedIds,
     Record,
     StreamedIds,
-    ids_in,
 )
-from registry.model.resource_type import Relationship, ResourceType
-from registry.model.revisions import subject_of
+from registry.model.resource_type import ResourceType
 from registry.offloading import offload, pause
 from registry.protocol import RESULTS
-
-_NOT_SHOWN: LinkedIds = []
-"""Stands for the linkage of a resource whose relationship is not shown."""
 
 JSONAPI = {"version": "1.0"}
 
 LARGE_PART = 5_000
 """Resources and identifiers of a stream that are rendered without serving others: about 5 ms."""
-
-_STREAMED = "\0"
-"""Stands for identifiers that are encoded while they are read: JSON has no such character."""
 
 
 class Effect(StrEnum):
@@ -60,16 +48,6 @@ class Effect(StrEnum):
     CREATED = "created"
     UPDATED = "updated"
     UNCHANGED = "unchanged"
-
-
-class Relationships(NamedTuple):
-    """What resources show of their relationships, by type, name and id of the resource.
-
-    linkage: the ids that it is linked to. counts: how many members it has.
-    """
-
-    linkage: Mapping[str, Mapping[str, Mapping[int, LinkedIds]]] = {}
-    counts: Mapping[str, Mapping[str, Mapping[int, int]]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +208,7 @@ async def _pieces(part: Part, query: Query, prefix: bytes) -> AsyncGenerator[byt
 
     await pause()
     text = await offload(encode, size=part.size, limit=LARGE_PART)
-    first, *others = text.split(_STREAMED)
+    first, *others = text.split(STREAMED)
     yield prefix + first.encode()
     for linked, following in zip(part.streamed, others, strict=True):
         async with aclosing(linked.chunks) as chunks:
@@ -263,162 +241,3 @@ def written_linkage(record: Record, change: Change) -> Mapping[str, Mapping[int,
     """Return the relationships that a request has changed, by name and id of the resource."""
     id_ = record["_id"]
     return {linkage.relationship.name: {id_: linkage.linked_ids} for linkage in change.linkages}
-
-
-def path_of(resource: ResourceType, *segments: int | str) -> str:
-    """Return the path of a collection, or one below it: `/persons`, `/persons/1/computers`."""
-    return "/".join(("", resource.collection, *map(str, segments)))
-
-
-def relationship_links(resource: ResourceType, identifier: int | str, name: str) -> dict[str, str]:
-    """Return the links of a relationship object, `self` and `related`."""
-    path = f"/{resource.collection}/{identifier}"
-    return {"self": f"{path}/relationships/{name}", "related": f"{path}/{name}"}
-
-
-def resource_objects(
-    resource: ResourceType,
-    records: Sequence[Record],
-    relationships: Relationships,
-    query: Query,
-) -> list[str]:
-    """Return the resource objects of records (JSON:API 1.0, Resource Objects).
-
-    A resource shows only the relationships for which there is an entry with its id. The periods of
-    a history show the ends of their link, also if these are deleted.
-    """
-    linked = relationships.linkage.get(resource.type, {})
-    shown_links: list[list[str]] = []
-    if resource.subject:
-        shown_names = query.fields.get(resource.type, {resource.subject})
-        if linked or resource.subject in shown_names:
-            shown_links.append(_subjects(resource, records))
-        linked = {}
-    elif resource.read_only:
-        names = {*query.fields.get(resource.type, resource.relationships), *linked}
-        linked = {**linked, **_own_linkage(resource, records, names)}
-    visible = visible_values(resource, records, query)
-    dumped = fieldset(resource, query.attributes(resource)).dump_all(visible)
-    texts = [orjson.dumps(attributes).decode() for attributes in dumped]
-    start = f'{{"type":"{resource.type}","id":"'
-    end = f'"links":{{"self":"{path_of(resource)}/'
-    counted = relationships.counts.get(resource.type, {})
-    ids = [record["_id"] for record in records]
-    shown_links += [
-        _relationships(resource, name, linked.get(name, {}), counted.get(name, {}), ids)
-        for name in {**linked, **counted}
-    ]
-    if not shown_links:
-        return [
-            f'{start}{id_}","attributes":{text},{end}{id_}"}}}}'
-            for id_, text in zip(ids, texts, strict=True)
-        ]
-    members = (
-        shown_links[0] if len(shown_links) == 1 else map(_joined, zip(*shown_links, strict=True))
-    )
-    return [
-        f'{start}{id_}","attributes":{text},"relationships":{{{shown}}},{end}{id_}"}}}}'
-        if shown
-        else f'{start}{id_}","attributes":{text},{end}{id_}"}}}}'
-        for id_, text, shown in zip(ids, texts, members, strict=True)
-    ]
-
-
-def _joined(members: Iterable[str]) -> str:
-    return ",".join(filter(None, members))
-
-
-def _subjects(resource: ResourceType, records: Sequence[Record]) -> list[str]:
-    """Return the relationship of each revision to its resource, which may be deleted."""
-    members = list[str]()
-    for record in records:
-        subject = subject_of(resource, record)
-        (data,) = identifiers(subject[0], [subject[1]]) if subject else ("null",)
-        members.append(f'"{resource.subject}":{{"data":{data}}}')
-    return members
-
-
-def _own_linkage(
-    resource: ResourceType, records: Sequence[Record], names: Collection[str]
-) -> dict[str, dict[int, LinkedIds]]:
-    """Return the to-one linkage of these names that records have themselves."""
-    return {
-        link.name: {record["_id"]: record.get(link.foreign_key) for record in records}
-        for link in resource.links
-        if link.name in names
-    }
-
-
-def linkage(type_name: str, linked: LinkedIds) -> str:
-    """Return the linkage of a to-many relationship to resources of this type."""
-    if isinstance(linked, StreamedIds):
-        return array([_STREAMED])
-    return array(identifiers(type_name, ids_in(linked)))
-
-
-def identifiers(type_name: str, ids: Iterable[int]) -> list[str]:
-    """Return resource identifier objects."""
-    return [f'{{"type":"{type_name}","id":"{id_}"}}' for id_ in ids]
-
-
-def array(members: Iterable[str]) -> str:
-    """Return a JSON array."""
-    return f"[{','.join(members)}]"
-
-
-def _relationships(
-    resource: ResourceType,
-    name: str,
-    linked: Mapping[int, LinkedIds],
-    counted: Mapping[int, int],
-    ids: Sequence[int],
-) -> list[str]:
-    """Return a relationship as a member of each resource, empty for those that do not show it."""
-    relationship = resource.relationships[name]
-    target, path = relationship.target, path_of(resource)
-    if relationship.to_many:
-        return [*_to_many(relationship, path, linked, counted, ids)]
-    start, self_link = f'"{name}":{{"data":', f',"links":{{"self":"{path}/'
-    identifier, null = f'{start}{{"type":"{target}","id":"', f"{start}null{self_link}"
-    self_link = f'"}}{self_link}'
-    related, end = f'/relationships/{name}","related":"{path}/', f'/{name}"}}}}'
-    return [
-        ""
-        if (to := linked.get(id_, _NOT_SHOWN)) is _NOT_SHOWN
-        else f"{null}{id_}{related}{id_}{end}"
-        if to is None
-        else f"{identifier}{to}{self_link}{id_}{related}{id_}{end}"
-        for id_ in ids
-    ]
-
-
-def _to_many(
-    relationship: Relationship,
-    path: str,
-    linked: Mapping[int, LinkedIds],
-    counted: Mapping[int, int],
-    ids: Sequence[int],
-) -> Iterator[str]:
-    """Yield a to-many relationship as a member of each resource. path: of the collection."""
-    name = relationship.name
-    start, end = f'{{"self":"{path}/', f'/{name}"}}'
-    related = f'/relationships/{name}","related":"{path}/'
-    for id_ in ids:
-        to, count = linked.get(id_, _NOT_SHOWN), counted.get(id_)
-        if to is _NOT_SHOWN and count is None:
-            yield ""
-            continue
-        links = f"{start}{id_}{related}{id_}{end}"
-        if isinstance(to, FirstPage):
-            links = _links_of_pages(relationship, to, orjson.loads(links))
-        data = "" if to is _NOT_SHOWN else f'"data":{linkage(relationship.target, to)},'
-        meta = "" if count is None else f',"meta":{{"count":{count}}}'
-        yield f'"{name}":{{{data}"links":{links}{meta}}}'
-
-
-def _links_of_pages(relationship: Relationship, shown: FirstPage, links: Mapping[str, str]) -> str:
-    """Return the links of a relationship of which a page is shown: its own, and those of pages."""
-    page = CursorPage(shown.size, Cursors(relationship.target, BY_ID))
-    first, last = ((shown.ids[0],), (shown.ids[-1],)) if shown.ids else (None, None)
-    window = Window((), shown.more, first, last)
-    return orjson.dumps({**links, **page_links(page, window, links["self"])}).decode()

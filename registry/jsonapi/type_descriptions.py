@@ -2,9 +2,9 @@
 
 from typing import Any, TypeAlias
 
-from registry.jsonapi.documents import path_of
 from registry.jsonapi.filtering import NULL, filter_operators, related_fields
 from registry.jsonapi.pagination import sort_names
+from registry.jsonapi.resource_objects import path_of
 from registry.model.attribute_schemas import attribute_schema
 from registry.model.attributes import Operator
 from registry.model.fields import ComputedText

@@ -1,6 +1,6 @@
 """Records: resources as MongoDB stores them, and the ids that link them."""
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 

@@ -4,9 +4,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
-from registry.jsonapi.documents import JSONAPI, Effect, path_of
+from registry.jsonapi.documents import JSONAPI, Effect
 from registry.jsonapi.error_types import error_types
 from registry.jsonapi.operation_documents import MAX_OPERATIONS
+from registry.jsonapi.resource_objects import path_of
 from registry.model.attribute_schemas import attribute_schema
 from registry.model.graph import Graph
 from registry.model.implicit_attributes import ID_PATTERN

@@ -17,16 +17,15 @@ from registry.jsonapi.changes import Verb
 from registry.jsonapi.content_negotiation import prefers
 from registry.jsonapi.documents import (
     Effect,
-    Relationships,
     encode_meta,
     encode_results,
-    resource_objects,
     written_linkage,
 )
 from registry.jsonapi.error_types import InvalidPosition, PreconditionFailed
 from registry.jsonapi.operation_documents import load_operations
 from registry.jsonapi.query import AFTER, FeedQuery, Query
 from registry.jsonapi.query_parameters import parse_feed_query
+from registry.jsonapi.resource_objects import Relationships, resource_objects
 from registry.offloading import offload
 from registry.protocol import EVENT_STREAM, EXTENSION, LAST_EVENT_ID, MEDIA_TYPE, media_type
 from registry.storage import FeedPosition, WriteResult

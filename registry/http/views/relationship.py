@@ -12,19 +12,17 @@ from registry.compound import CompoundStream, resolve, single_chunk
 from registry.http.request_headers import NO_PREFERENCES
 from registry.http.views.responding_view import Chunks, RespondingView
 from registry.jsonapi.changes import Verb
-from registry.jsonapi.documents import (
-    Envelope,
-    array,
-    encode_document,
-    encode_linkage,
-    identifiers,
-    path_of,
-    relationship_links,
-)
+from registry.jsonapi.documents import Envelope, encode_document, encode_linkage
 from registry.jsonapi.error_types import NotFound
 from registry.jsonapi.pagination import page_links, page_meta
 from registry.jsonapi.query import Query, QueryScope
 from registry.jsonapi.request_documents import load_linkage
+from registry.jsonapi.resource_objects import (
+    array,
+    identifiers,
+    path_of,
+    relationship_links,
+)
 from registry.model.record import ID, Record
 from registry.model.resource_type import Relationship, ResourceType
 from registry.storage import Listing

@@ -19,16 +19,18 @@ from registry.jsonapi.documents import (
     LARGE_PART,
     Envelope,
     Part,
-    Relationships,
-    array,
     encode_document,
     encode_stream,
-    path_of,
-    resource_objects,
     written_linkage,
 )
 from registry.jsonapi.pagination import page_links, page_meta
 from registry.jsonapi.query import QueryScope
+from registry.jsonapi.resource_objects import (
+    Relationships,
+    array,
+    path_of,
+    resource_objects,
+)
 from registry.model.record import ID, Record
 from registry.model.resource_type import ResourceType
 from registry.offloading import offload, pause

@@ -22,8 +22,9 @@ from registry.http.app_keys import ADDRESSES, GRAPH, REPOSITORY, SETTINGS, STOPP
 from registry.http.routes import BaseView
 from registry.jsonapi.authorization import readable_with
 from registry.jsonapi.content_negotiation import HTML, check_accept, prefers
-from registry.jsonapi.documents import encode_meta, path_of
+from registry.jsonapi.documents import encode_meta
 from registry.jsonapi.query_parser import reject_parameters
+from registry.jsonapi.resource_objects import path_of
 from registry.jsonapi.type_descriptions import describe_operators, describe_types
 from registry.metrics import registry_of_service
 from registry.model.resource_type import ResourceType

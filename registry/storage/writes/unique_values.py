@@ -10,9 +10,9 @@ from typing import Any
 from marshmallow import ValidationError
 
 from registry.jsonapi.changes import Write
-from registry.jsonapi.documents import path_of
 from registry.jsonapi.error_objects import ErrorCollector, RequestError
 from registry.jsonapi.error_types import Unavailable, ValueTaken, invalid_attributes
+from registry.jsonapi.resource_objects import path_of
 from registry.model.record import ID, Record
 from registry.model.resource_field import ResourceField
 from registry.model.resource_type import ResourceType

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from marshmallow import Schema
 
-from registry.jsonapi.documents import Relationships, resource_objects
 from registry.jsonapi.query import Query
+from registry.jsonapi.resource_objects import Relationships, resource_objects
 from registry.model import fields
 from registry.model.resource_type import ResourceType
 from registry.resources import RESOURCES

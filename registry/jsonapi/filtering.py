@@ -170,7 +170,8 @@ def related_fields(resource: ResourceType, graph: Graph) -> list[ResourceField]:
 
 def filter_operators(field: ResourceField) -> tuple[str, ...]:
     """Return the operators that clients can compare an attribute by."""
-    return field.operators if isinstance(field.field, Moment) else (*field.operators, NULL)
+    operators = field.kind.operators
+    return operators if isinstance(field.field, Moment) else (*operators, NULL)
 
 
 def _paths(relationships: Mapping[str, Relationship], graph: Graph) -> Iterator[str]:
@@ -213,7 +214,7 @@ class _Parser:
         value: Any = text
         if operator is None:
             # An empty value is an empty list, except for free text, where it is a value.
-            operators = field.operators
+            operators = field.kind.operators
             is_empty_list = not text and Operator.PREFIX not in operators
             is_list = Operator.IN in operators and (is_empty_list or "," in text)
             operator = Operator.IN if is_list else Operator.EQ

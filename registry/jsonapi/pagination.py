@@ -131,7 +131,7 @@ class Cursors:
             if name != self._name() or not isinstance(values, list):
                 raise ValueError(name)
             pairs = zip(self.order, values, strict=True) if values else ()
-            return tuple(_restored(value, key.attribute.stored_type) for key, value in pairs)
+            return tuple(_restored(value, key.attribute.kind.stored_type) for key, value in pairs)
         except (ValueError, TypeError, ArithmeticError) as error:
             reason = "is not a cursor of this collection in this order"
             detail = f"{quoted(cursor)} {reason}; cursors are in the links of a page."

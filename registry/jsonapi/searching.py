@@ -20,7 +20,7 @@ SEARCH = "search"
 def searched_fields(resource: ResourceType) -> list[ResourceField]:
     """Return the text attributes; what is computed from them has no other words."""
     own = (each for each in resource.attributes.values() if each.is_own and not each.is_computed)
-    return [each for each in own if Operator.CONTAINS in each.operators]
+    return [each for each in own if Operator.CONTAINS in each.kind.operators]
 
 
 def parse_search(parameter: str, text: str, resource: ResourceType) -> Filter:

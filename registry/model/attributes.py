@@ -78,11 +78,11 @@ class Kind:
 
     stored_type: the class of values in records. expected: a noun phrase for valid values, for error
     messages. schema: OpenAPI, of the values that filters compare with. example: of a value in JSON.
-    parse: a value in a query parameter -> the value in JSON; raises ValueError. read: the same for
-    a cell of a spreadsheet; None if people write it alike. check: a validator of loaded values, for
-    those that MongoDB cannot store; None if the field loads no others. store: a loaded value -> the
-    stored form. restore: the reverse. ignores_case: whether unique values that differ in case alone
-    are the same.
+    parse: a value in a query parameter -> the value in JSON; raises ValueError, with a message only
+    if it says more than `expected`. read: the same for a cell of a spreadsheet; None if people
+    write it alike. check: a validator of loaded values, for those that MongoDB cannot store; None
+    if the field loads no others. store: a loaded value -> the stored form. restore: the reverse.
+    ignores_case: whether unique values that differ in case alone are the same.
     """
 
     stored_type: type
@@ -135,13 +135,13 @@ def _stored_time(value: datetime.datetime) -> datetime.datetime:
 
 def _parse_boolean(text: str) -> bool:
     if text not in {"true", "false"}:
-        raise ValueError(text)
+        raise ValueError
     return text == "true"
 
 
 def _parse_integer(text: str) -> int:
     if not _INTEGER_TEXT.fullmatch(text):
-        raise ValueError(text)
+        raise ValueError
     return int(text)
 
 

@@ -82,19 +82,14 @@ class Graph(dict[str, ResourceType]):
             raise InvalidDeclaration(
                 f"{unknown[0]!r} is not an attribute that can be unique; choose from {choices}"
             )
-        unique = (
-            replace(
-                resource_type,
-                unique=resource_type.unique
-                | {
-                    name
-                    for name in resource_type.attributes
-                    if f"{resource_type.type}.{name}" in names
-                },
-            )
-            for resource_type in self.writable
+        by_type: dict[str, set[str]] = {}
+        for type_name, _, attribute_name in (name.partition(".") for name in names):
+            by_type.setdefault(type_name, set()).add(attribute_name)
+        changed = (
+            replace(each, unique=each.unique.union(by_type.get(each.type, ())))
+            for each in self.writable
         )
-        return Graph(unique, self.revision_days)
+        return Graph(changed, self.revision_days)
 
     @property
     def revisions(self) -> ResourceType | None:

@@ -1,6 +1,6 @@
 """The fields of the resources of a type: attributes, the id, foreign keys, and internal ones."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
@@ -9,7 +9,7 @@ from typing import Any
 from marshmallow import ValidationError, missing
 from marshmallow.fields import Field
 
-from registry.model.attributes import Kind, Operator
+from registry.model.attributes import Kind
 from registry.model.fields import ComputedText
 
 
@@ -80,11 +80,6 @@ class ResourceField:
         return default if default in (None, missing) else self.kind.store(default)
 
     @property
-    def stored_type(self) -> type:
-        """The class of the values in records."""
-        return self.kind.stored_type
-
-    @property
     def may_be_missing(self) -> bool:
         """Whether records need not have the field."""
         is_set = self.required or self.is_computed or self.field.load_default is not missing
@@ -94,11 +89,6 @@ class ResourceField:
     def can_be_unique(self) -> bool:
         """Whether every value comes from a request, so that it can be the reason of an error."""
         return self.is_writable and self.is_shown and self.field.load_default in (None, missing)
-
-    @property
-    def operators(self) -> tuple[Operator, ...]:
-        """The operators that filters can use, besides that for null."""
-        return self.kind.operators
 
     @property
     def example(self) -> Any:
@@ -112,11 +102,11 @@ class ResourceField:
 
     def from_text(self, text: str) -> Any:
         """Return the stored form of a value in a query parameter. Raises ValidationError."""
-        return self.from_json(self._parsed(text))
+        return self.from_json(self._parsed(self.kind.parse, text))
 
-    def load(self, value: Any, *, is_text: bool = False) -> Any:
-        """Return the stored form of a JSON value, or of text in a file. Raises ValidationError."""
-        loaded = self.field.deserialize(self._parsed(value) if is_text else value)
+    def load(self, value: Any) -> Any:
+        """Return the stored form of a JSON value. Raises ValidationError."""
+        loaded = self.field.deserialize(value)
         return None if loaded is None else self.kind.store(loaded)
 
     def from_cell(self, text: str, *, has_decimal_comma: bool) -> Any:
@@ -125,17 +115,14 @@ class ResourceField:
         Raises ValidationError.
         """
         if self.kind.read is None:
-            return self._parsed(text)
+            return self._parsed(self.kind.parse, text)
+        return self._parsed(self.kind.read, text, has_decimal_comma)
+
+    def _parsed(self, parse: Callable[..., Any], *given: Any) -> Any:
         try:
-            return self.kind.read(text, has_decimal_comma)
+            return parse(*given)
         except ValueError as error:
             raise ValidationError(str(error) or f"Not {self.kind.expected}.") from error
-
-    def _parsed(self, text: str) -> Any:
-        try:
-            return self.kind.parse(text)
-        except ValueError as error:
-            raise ValidationError(f"Not {self.kind.expected}.") from error
 
     def to_json(self, value: Any) -> Any:
         """Return the JSON form of a value in a record."""

@@ -151,13 +151,10 @@ class ResourceType:
     @cached_property
     def fields(self) -> tuple[ResourceField, ...]:
         """The fields of the resources: id, attributes, links, the authorship, and internal ones."""
-        declared, implicit = list[ResourceField](), list[ResourceField]()
-        for name, attribute in self._whole_schema.fields.items():
-            made = self._attribute(name, attribute)
-            (declared if made.is_declared else implicit).append(made)
+        made = [self._attribute(*declared) for declared in self._whole_schema.fields.items()]
         return (
             ID_FIELD,
-            *(made for made in declared if made.is_own),
+            *(attribute for attribute in made if attribute.is_declared),
             *(
                 _made(
                     link.name,
@@ -168,8 +165,7 @@ class ResourceType:
                 )
                 for link in self.links
             ),
-            *(made for made in declared if not made.is_own),
-            *implicit,
+            *(attribute for attribute in made if not attribute.is_declared),
             *(
                 _made(name, name, field(allow_none=True))
                 for link in self.links
@@ -207,8 +203,7 @@ class ResourceType:
     @cached_property
     def attributes(self) -> Mapping[str, ResourceField]:
         """The attributes that responses have by default, by name, in the order of declaration."""
-        declared = {each.name: each for each in self.fields if each.is_declared}
-        return {name: declared[name] for name in self._whole_schema.fields if name in declared}
+        return {each.name: each for each in self.fields if each.is_declared}
 
     @cached_property
     def attribute_names(self) -> frozenset[str]:
@@ -218,7 +213,7 @@ class ResourceType:
     @cached_property
     def readable(self) -> Mapping[str, ResourceField]:
         """The attributes that responses can have, by name: those declared, and the authorship."""
-        return {**self.attributes, **{each.name: each for each in self.fields if each.is_shown}}
+        return {each.name: each for each in self.fields if each.is_shown}
 
     @cached_property
     def writable(self) -> Mapping[str, ResourceField]:

@@ -46,11 +46,6 @@ def schema_of(resource_type: ResourceType, suffix: str) -> Json:
     return reference("schemas", title(resource_type) + suffix)
 
 
-def absolute(path: str) -> str:
-    """Return an example of the URL of a path."""
-    return f"http://localhost:8080{path}"
-
-
 def object_of(required: Json, optional: Json | None = None, *, closed: bool = True) -> Json:
     """Return the schema of an object with these members; a closed one has no others."""
     schema: Json = {"type": "object", "properties": required | (optional or {})}
@@ -189,7 +184,7 @@ def _request_resource(resource_type: ResourceType, suffix: str, *, creating: boo
 
 def _type_schemas(resource_type: ResourceType, graph: Graph) -> Json:
     """Return the schemas of a type, by the suffix of their names."""
-    url = text("The request URL.", format="uri", example=absolute(path_of(resource_type)))
+    url = text("The request URL.", format="uri")
     links = object_of({"self": url}, _PAGE_LINKS)
     resources = {"type": "array", "items": schema_of(resource_type, "Resource")}
     components = {

@@ -229,7 +229,7 @@ def _index_name(name: str, attribute: ResourceField) -> str:
 
 def _is_compared(attribute: ResourceField) -> dict[str, Any]:
     """Return the condition for values in the index: all but null."""
-    return {"$type": _COMPARED_TYPES[attribute.stored_type]}
+    return {"$type": _COMPARED_TYPES[attribute.kind.stored_type]}
 
 
 def _collation(attribute: ResourceField) -> dict[str, Any]:

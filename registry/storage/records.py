@@ -159,7 +159,7 @@ def record_schema(resource: ResourceType) -> Mapping[str, Any]:
     targets = {link.foreign_key: link.target for link in resource.links}
     properties = {
         name: {
-            "bsonType": [*_BSON_TYPES[attribute.stored_type], *["null"] * attribute.nullable],
+            "bsonType": [*_BSON_TYPES[attribute.kind.stored_type], *["null"] * attribute.nullable],
             **_LIMITS.get(name, {}),
             **_form(attribute),
         }

@@ -148,7 +148,7 @@ async def test_values_of_every_type_are_sorted_paged_and_compared(api: Api, name
             *(("lt", ids[first:place]), ("le", ids[first : place + 1])),
             *(("gt", ids[place + 1 :]), ("ge", ids[place:])),
         ):
-            if code in device.attributes[name].operators:
+            if code in device.attributes[name].kind.operators:
                 condition = orjson.dumps([{"name": name, "op": code, "val": value}]).decode()
                 for query in (f"filter[{name}][{code}]={text}", f"filter={quote(condition)}"):
                     assert (await api.get(f"/devices?{query}")).ids == expected, query

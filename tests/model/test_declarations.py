@@ -66,8 +66,8 @@ def test_a_class_of_fields_can_have_a_kind_of_its_own_and_a_field_no_index() -> 
     own, inherited = declared(
         a=Meters(metadata={"indexed": False}), b=fields.Integer()
     ).attributes.values()
-    assert (own.operators, own.is_indexed) == (EQUALITY, False)
-    assert (inherited.operators, inherited.is_indexed) == (ORDER, True)
+    assert (own.kind.operators, own.is_indexed) == (EQUALITY, False)
+    assert (inherited.kind.operators, inherited.is_indexed) == (ORDER, True)
 
 
 def test_importing_the_types_leaves_the_email_validator_as_it_is() -> None:

@@ -59,13 +59,13 @@ MORE = [
 
 
 def stored_value(name: str, attribute: ResourceField, number: int) -> Any:
-    if attribute.stored_type is datetime:
+    if attribute.kind.stored_type is datetime:
         return START + timedelta(seconds=number)
     return f"{name} {number}"
 
 
 def filters(field: ResourceField) -> Iterator[str]:
-    is_id = field.stored_type is int
+    is_id = field.kind.stored_type is int
     value = 7 if is_id else field.to_json(stored_value(field.name, field, 7))
     for operator in filter_operators(field):
         text = {"in": f"{value},{value}", "null": "true"}.get(operator, value)

@@ -40,7 +40,7 @@ def comparable(attribute: ResourceField, value: Any) -> Hashable:
     """Return what is equal for values of an attribute that have the same meaning."""
     if value is None:
         return None
-    if attribute.stored_type is decimal.Decimal:  # else of the driver's class
+    if attribute.kind.stored_type is decimal.Decimal:  # else of the driver's class
         return decimal.Decimal(str(value))
     compared: Hashable = value.lower() if attribute.kind.ignores_case else value
     return compared

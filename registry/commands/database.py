@@ -106,7 +106,7 @@ async def _restore(settings: Settings, name: str, omitted: Container[str]) -> No
         async with open_database(settings, exclusive=True, creates=True) as database:
             directory = None if settings.mongodb_uri else settings.data_dir
             manifest = await restore_backup(database, opened, directory, omitted)
-            tokens, _ = await Tokens(database).find_all()
+            tokens = await Tokens(database).find_all()
     restored = f"{_summary(manifest, settings)} from the backup of {manifest.time}"
     note(f"Restored {restored} into {place_of(settings)}")
     advice = ": revoke those that have been revoked since the backup"

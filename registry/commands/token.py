@@ -100,11 +100,9 @@ async def _create(parsed: argparse.Namespace, tokens: Tokens, place: str) -> Non
 
 
 async def _list(_: argparse.Namespace, tokens: Tokens, place: str) -> None:
-    found, malformed = await tokens.find_all()
+    found = await tokens.find_all()
     for line in _table(found):
         output(line)
-    if malformed:
-        note(f"Not listed: malformed tokens, which services refuse: {malformed:,}")
     note(f"Listed {len(found):,} token{'s' * (len(found) != 1)} of {place}")
 
 
@@ -124,8 +122,7 @@ def _table(tokens: list[Token]) -> list[str]:
 
 
 def _row(token: Token) -> tuple[str, ...]:
-    created = "unknown" if token.created is None else _time(token.created)
-    times = created, _time(token.expires), _time(token.last_used)
+    times = _time(token.created), _time(token.expires), _time(token.last_used)
     return token.name, ",".join(sorted(token.scopes)), *times, token.state
 
 

@@ -116,15 +116,13 @@ async def _build_missing(
     is unique, but what is stored is not.
     """
     # Otherwise a thread would wait for the build, and delay the end of the process.
-    commands = ReadCommands(database)
-    async with commands.cancellable_session() as session:
+    async with ReadCommands(database).cancellable_session() as session:
         with pymongo.timeout(_BUILD_SECONDS):
             await database[collection].create_indexes(
                 indexes,
                 session=session,
                 commitQuorum="majority",  # by default, a member that is down would block it
             )
-    await commands.close()
 
 
 async def prepare_unique_indexes(database: Database, graph: Graph) -> None:

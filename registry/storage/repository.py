@@ -74,7 +74,7 @@ class Repository:
         self.capacity = capacity
         self.bulkheads = Bulkheads.of(capacity)
         unindexed = set[str]()
-        commands = ReadCommands(database, on_failure)
+        commands = ReadCommands(database)
         self._reads = Reads(commands, graph, capacity, self.bulkheads, unindexed)
         self._transactions = Transactions(database, on_failure)
         self._group_commit = GroupCommit(self._transactions, graph)
@@ -105,7 +105,6 @@ class Repository:
         await self._index_builds.close()
         await self._group_commit.close()
         await self._transactions.close()
-        await self._reads.close()
 
     async def is_available(self) -> bool:
         """Return whether the primary of the database replies within a second."""

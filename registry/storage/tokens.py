@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from pymongo.errors import DuplicateKeyError, PyMongoError
 
-from registry.access.principal import InvalidToken, Principal, check_name
+from registry.access.principal import InvalidToken, Principal
 from registry.capacity import TOKENS, Capacity
 from registry.model.record import Record
 from registry.storage.bulkheads import Bulkheads
@@ -41,28 +41,21 @@ class TokenNotFound(Exception):
 class Token:
     """What is known of an access token.
 
-    created: None if that is not known. expires: None if it never does. last_used: precise to an
-    hour. revoked: when, if it was.
+    expires: None if it never does. last_used: precise to an hour. revoked: when, if it was.
     """
 
     name: str
     scopes: frozenset[str]
-    created: datetime | None
+    created: datetime
     expires: datetime | None = None
     last_used: datetime | None = None
     revoked: datetime | None = None
 
     @classmethod
-    def parse(cls, record: Record) -> Self:
-        """Return a stored token. Raises ValueError if it is malformed."""
-        times = {each: record.get(each) for each in _TIMES}
-        name, scopes = record.get("name"), record.get("scopes")
-        are_times = all(isinstance(time, datetime | None) for time in times.values())
-        if not (are_times and isinstance(name, str) and isinstance(scopes, list)):
-            raise ValueError("the name, the scopes or a time is of another type")
-        if not all(isinstance(scope, str) for scope in scopes):
-            raise ValueError("a scope is not a text")
-        return cls(check_name(name), frozenset(scopes), **times)
+    def of(cls, record: Record) -> Self:
+        """Return a stored token."""
+        times: dict[str, Any] = {name: record.get(name) for name in _TIMES}
+        return cls(record["name"], frozenset(record["scopes"]), **times)
 
     @property
     def state(self) -> str:
@@ -99,16 +92,10 @@ class Tokens:
         except DuplicateKeyError as error:
             raise TokenNameTaken(token.name) from error
 
-    async def find_all(self) -> tuple[list[Token], int]:
-        """Return all tokens, the oldest first, and the number of those that are malformed."""
+    async def find_all(self) -> list[Token]:
+        """Return all tokens, the oldest first."""
         cursor = self._collection.find({}, PROJECTION, max_time_ms=_MILLISECONDS)
-        tokens, malformed = list[Token](), 0
-        async for record in cursor.sort([("created", 1), ("name", 1)]):
-            try:
-                tokens.append(Token.parse(record))
-            except ValueError:
-                malformed += 1
-        return tokens, malformed
+        return [Token.of(record) async for record in cursor.sort([("created", 1), ("name", 1)])]
 
     async def revoke(self, name: str) -> None:
         """Revoke the token of this name. Raises TokenNotFound if there is none to revoke."""
@@ -215,10 +202,9 @@ def _validated(record: Record | None, now: datetime) -> tuple[Principal, float]:
 
     Raises InvalidToken if there is no such token, or if it is not valid any more.
     """
-    try:
-        token = Token.parse(record or {})
-    except ValueError:
-        raise InvalidToken("The access token is unknown.") from None
+    if record is None:
+        raise InvalidToken("The access token is unknown.")
+    token = Token.of(record)
     if token.revoked is not None:
         raise InvalidToken("The access token was revoked.")
     if token.expires is not None and token.expires <= now:

@@ -345,7 +345,7 @@ async def test_the_access_log_names_a_client_whose_scopes_do_not_suffice(
 ) -> None:
     api = await serve(settings=replace(secured, access_log="on"))
     sent = await header("persons:read")
-    (stored,), _ = await Tokens(database).find_all()
+    (stored,) = await Tokens(database).find_all()
     caplog.set_level(logging.INFO)
     for _ in range(2):  # verified, then recalled
         assert (await api.request("DELETE", "/persons/1", headers=sent)).status == 403

@@ -5,15 +5,12 @@ import os
 import re
 from contextlib import nullcontext
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from http.client import HTTPConnection
 from pathlib import Path
 from time import sleep
-from unittest.mock import ANY
 from urllib.parse import urlsplit
 
 import pytest
-from bson.datetime_ms import DatetimeMS
 
 from registry.access.principal import check_form
 from registry.commands import token as token_command
@@ -134,37 +131,6 @@ def test_a_name_can_be_used_again(mongodb_uri: str, settings: Settings, command:
     for row, pattern in zip(rows, patterns, strict=True):
         assert re.fullmatch(pattern, row)
     assert command.fail("revoke", "unknown") == "registry: there is no token unknown to revoke"
-
-
-async def test_tokens_that_other_programs_have_stored_are_listed_or_counted(
-    mongodb_uri: str, database: Database, command: Command
-) -> None:
-    arguments = ("--mongodb-uri", mongodb_uri, "--database", database.name)
-    await asyncio.to_thread(command.create, "whole", *arguments)
-    await database["tokens"].insert_many(
-        [
-            {"_id": b"1", "name": "timeless", "scopes": ["write"]},
-            {"_id": b"2", "name": "strange", "scopes": ["\x1b[2J"], "created": datetime.now(UTC)},
-            {"_id": b"3", "name": "\x1b[2J", "scopes": ["read"]},
-            {"_id": b"4", "name": "late", "scopes": ["read"], "created": DatetimeMS(2**60)},
-            {"_id": b"5", "scopes": 1},
-        ]
-    )
-    listed, message = await asyncio.to_thread(command.run, "list", *arguments)
-    assert [line.split()[:3:2] for line in listed.splitlines()[1:]] == [
-        ["timeless", "unknown"],
-        ["whole", ANY],
-        ["strange", ANY],
-    ]
-    assert r"\x1b[2J" in listed
-    assert "\x1b" not in listed
-    place = f"the database {database.name} at {mongodb_uri}"
-    assert message.splitlines() == [
-        "Not listed: malformed tokens, which services refuse: 3",
-        f"Listed 3 tokens of {place}",
-    ]
-    _, message = await asyncio.to_thread(command.run, "revoke", *arguments, "whole")
-    assert message.endswith(f" in {place}\n")
 
 
 async def test_a_name_is_revoked_at_once(

@@ -21,7 +21,6 @@ from motor.motor_asyncio import (
 )
 from pymongo import monitoring
 from pymongo.errors import (
-    ConfigurationError,
     ConnectionFailure,
     OperationFailure,
     PyMongoError,
@@ -228,42 +227,6 @@ class DecimalCodec(TypeCodec):
 
 class SnapshotExpired(Exception):
     """The reads take longer than MongoDB keeps a snapshot; the message says how to extend that."""
-
-
-class SessionPool:
-    """The idle sessions of one database; motor starts and ends each of them in a thread.
-
-    on_failure: called with the reason if the driver refuses sessions. It does so for ever on a
-    connection that it has opened while MongoDB started, which `directConnection` makes possible.
-    """
-
-    def __init__(
-        self, database: Database, on_failure: Callable[[str], None] = lambda _: None
-    ) -> None:
-        self._on_failure = on_failure
-        self._client = database.client
-        self._idle: list[AsyncIOMotorClientSession] = []
-
-    async def close(self) -> None:
-        """End the sessions, once none of them is in use."""
-        while self._idle:
-            await self._idle.pop().end_session()
-
-    @asynccontextmanager
-    async def session(self) -> AsyncIterator[AsyncIOMotorClientSession]:
-        """Yield a session that nobody else uses. It ends if the caller fails."""
-        if self._idle:
-            session = self._idle.pop()
-        else:
-            session = await self._client.start_session(causal_consistency=False)
-        try:
-            yield session
-        except BaseException as error:
-            if isinstance(error, ConfigurationError):
-                self._on_failure(f"MongoDB cannot be used any more: {reason_of(error)}")
-            await session.end_session()
-            raise
-        self._idle.append(session)
 
 
 @asynccontextmanager

@@ -1,7 +1,7 @@
 """Read commands: each shows the database at one point in time (read concern "snapshot")."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple, TypeAlias
 
@@ -18,7 +18,7 @@ from pymongo.errors import (
 from pymongo.topology_description import TopologyDescription
 
 from registry.model.record import Record
-from registry.storage.mongo.mongo_client import Database, SessionPool, observed
+from registry.storage.mongo.mongo_client import Database, observed
 from registry.storage.records import ONE_BATCH, Stage
 
 Command: TypeAlias = dict[str, Any]
@@ -75,24 +75,17 @@ class ReadCommands:
 
     time: that of the snapshot to read; None for the latest, which has every write acknowledged
     before the call, whichever service or process sent it. session: that of a `cancellable_session`;
-    None for commands that end soon by themselves. on_failure: as of SessionPool.
+    None for commands that end soon by themselves.
     """
 
-    def __init__(
-        self, database: Database, on_failure: Callable[[str], None] = lambda _: None
-    ) -> None:
+    def __init__(self, database: Database) -> None:
         self.database = database
         self._codec_options = database.codec_options
         self._client: MongoClient[dict[str, Any]] = database.client.delegate
-        self._sessions = SessionPool(database, on_failure)
         # The read concern that shows all acknowledged writes, and what it was confirmed for.
         self._latest: Mapping[str, Any] = {}
         self._topology: TopologyDescription | None = None
         self._primary: _Primary | None = None
-
-    async def close(self) -> None:
-        """End the sessions."""
-        await self._sessions.close()
 
     async def run(
         self, command: Command, time: Timestamp | None = None, session: Session | None = None
@@ -151,13 +144,14 @@ class ReadCommands:
         Otherwise, each would occupy a thread until its time limit. A user that may run commands
         may also end its own (`killSessions`).
         """
-        async with self._sessions.session() as session:
+        client = self.database.client
+        async with await client.start_session(causal_consistency=False) as session:
             try:
                 yield session
             except asyncio.CancelledError:
                 command = {"killSessions": [session.session_id]}
                 with suppress(PyMongoError):  # the time limit then ends them
-                    await self.database.client.admin.command(command)
+                    await client.admin.command(command)
                 raise
 
     async def now(self) -> Timestamp:

@@ -92,10 +92,6 @@ class Reads:
         self.pages = Coalescer[tuple[Window, Timestamp | None]]("pages")
         self._batchers: dict[Hashable, Batcher[Any, Any]] = {}
 
-    async def close(self) -> None:
-        """End the sessions."""
-        await self.commands.close()
-
     async def look_up(
         self,
         resource_type: ResourceType,

@@ -107,12 +107,11 @@ class Capacity:
     lookups of access tokens. Most wait for threads: refusing them would take as much CPU time.
     heavy_requests: queries that no index serves, chunks of long linkage, and writes of many
     resources. They leave half of the cores to others.
-    streams: documents that are sent while they are read. Each may be as slow as its client, in
-    constant memory.
+    streams: documents that are sent while they are read, and changes that are older than those
+    followers share. Each may be as slow as its client, in constant memory.
     uploads: requests with a large body, which arrives at the pace of the client. While it waits,
     each takes 0.4 MB; they are parsed one by one.
     followers: of the change feed. Each takes 40 kB while it waits, and no slot of another class.
-    catch_ups: followers that each read changes older than the shared ones.
     queue_length: the requests that wait for each limit; others are refused at once.
     queue_seconds, query_seconds: the limits of a wait and of a query. response_seconds: the time
     until a response begins.
@@ -120,8 +119,8 @@ class Capacity:
     reconnects; that also keeps proxies from closing the connection.
     recent_seconds: how far back the shared changes begin, so that followers that reconnect after a
     restart of the service need no change streams of their own. kept_changes: for followers that
-    reconnect or are slow. kept_audiences: audiences for which the events of a batch are kept; those
-    of others are encoded again.
+    reconnect or are slow. kept_audiences: audiences for which the events of a batch are kept;
+    they are encoded again for others.
     token_seconds: how long the lookup of an access token counts, from when it was sent: a
     revocation takes effect within a second, also in a process that cannot reach the database any
     more. known_tokens: those in memory; when there are more, all are forgotten.
@@ -139,7 +138,6 @@ class Capacity:
     streams: int
     uploads: int
     followers: int
-    catch_ups: int = 8
     queue_length: int = 2_000
     queue_seconds: float
     query_seconds: float

@@ -202,7 +202,6 @@ class Bulkheads:
     streams: Bulkhead
     uploads: Bulkhead
     followers: Bulkhead
-    catch_ups: Bulkhead
 
     @classmethod
     def of(cls, limits: Capacity) -> Self:

@@ -51,10 +51,9 @@ _UNAUTHORIZED = 13
 class Repository:
     """The resources of one database.
 
-    bulkheads: callers enter `uploads`, `followers`, `catch_ups` and for some `streams`, the
-    methods enter the others. positions: of this database; set by `prepare`. on_failure: called with
-    the reason when the service has to end: another one has declared other types, or MongoDB
-    refuses sessions.
+    bulkheads: callers enter `uploads`, `followers` and for some `streams`, the methods enter the
+    others. positions: of this database; set by `prepare`. on_failure: called with the reason when
+    the service has to end: another one has declared other types, or MongoDB refuses sessions.
     """
 
     positions: Positions

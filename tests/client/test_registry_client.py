@@ -255,7 +255,7 @@ async def test_changes_continue_at_each_position(registry: Client, unique_api: A
         async for change in changes:
             seen.append((change.op, change.resource["serial"], change.position))
             if len(seen) == 2:
-                feed._end_all()
+                feed.end_all()
                 await registry.create("computer", serial="c")
             if len(seen) == 3:
                 break

@@ -157,18 +157,20 @@ async def test_a_first_watch_begins_at_the_present_and_keeps_it(
     assert inbox.serials == ["after"]
 
 
-async def test_a_watch_continues_when_the_service_ends_the_connection(api: Api) -> None:
-    inbox = Inbox()
+async def test_a_watch_continues_when_the_service_ends_the_connection(
+    api: Api, tmp_path: Path
+) -> None:
+    inbox, file = Inbox(), tmp_path / "position"
+    store(file, (await api.get("/changes")).headers["Registry-Position"])
     assert api.client.app
     feed = api.client.app[FOLLOWERS]
-    async with watching(api, inbox.deliver, None, "computer"):
+    async with watching(api, inbox.deliver, file, "computer"):
         for serial in serials_of(5):
-            assert await eventually(lambda: any(follower.transport for follower in feed._followers))
             await api.person()
             await api.computer(serial)
             await inbox.wait(partial(inbox.has, serial))
-            feed._end_all()
-            assert await eventually(lambda: not feed._followers)
+            feed.end_all()
+            assert await eventually(lambda: len(feed) == 0)
     assert inbox.serials == serials_of(5)
 
 

@@ -1,5 +1,6 @@
 """The views of what concerns all types: atomic operations, and the change feed."""
 
+from contextlib import aclosing
 from functools import partial
 
 from aiohttp import hdrs, web
@@ -7,9 +8,11 @@ from aiohttp import hdrs, web
 from registry.http.access_control import PRINCIPAL, bearer_token
 from registry.http.addresses import query_of
 from registry.http.app_keys import GRAPH
-from registry.http.followers import FOLLOWERS
+from registry.http.followers import FOLLOWERS, Follower
 from registry.http.request_headers import read_preferences
+from registry.http.request_ids import request_id
 from registry.http.responses import POSITION
+from registry.http.sending import write_parts
 from registry.http.views.document_view import DocumentView
 from registry.jsonapi.authorization import required_by_feed, required_by_operations
 from registry.jsonapi.change_events import Audience, readable_types
@@ -29,6 +32,10 @@ from registry.jsonapi.resource_objects import Relationships, resource_objects
 from registry.offloading import offload
 from registry.protocol import EVENT_STREAM, EXTENSION, LAST_EVENT_ID, MEDIA_TYPE, media_type
 from registry.storage import FeedPosition, WriteResult
+
+_MAX_EVENTS_BYTES = 2**16
+"""Bytes of events that are written before waiting for the client. aiohttp copies them for each
+follower, so a whole batch would take a megabyte for each slow one."""
 
 
 class AtomicView(DocumentView):
@@ -85,11 +92,17 @@ class FeedView(DocumentView):
         response.force_close()
         if self.request.method == hdrs.METH_HEAD:
             return response
-        followers, audience = self.app[FOLLOWERS], Audience(types, readable)
         token = bearer_token(self.request) if PRINCIPAL in self.request else None
-        async with followers.joined(after, audience, token, self.client) as follower:
+        follower = Follower(Audience(types, readable), token)
+        following = self.app[FOLLOWERS].events(
+            after, follower, self.client, request_id(self.request)
+        )
+        async with aclosing(following):
+            beginning = await anext(following)
             await response.prepare(self.request)
-            await followers.send_events(follower, self.request, response)
+            await response.write(beginning)
+            async for events in following:
+                await write_parts(response.write, events, _MAX_EVENTS_BYTES)
         await response.write_eof()
         return response
 

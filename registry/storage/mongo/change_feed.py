@@ -87,7 +87,10 @@ class ChangeFeed:
         self.has_more = False
         self._database: pymongo.database.Database[Record] = database.delegate
         self._resources = {resource.collection: resource for resource in graph.writable}
-        self._stages = _stages(graph)
+        of_resources = {"$in": [*self._resources]}
+        self._stages: list[Stage] = [
+            {"$match": {"operationType": {"$in": [*_VERBS]}, "ns.coll": of_resources}}
+        ]
         self._stream: ChangeStream[Record] | None = None
         self._pending: list[Record] = []  # events of a commit that may have more
         # Motor would take a call in a thread for each event, so the driver is used in one thread.
@@ -177,11 +180,9 @@ class ChangeFeed:
             fields = {name: sent[name] for name in names if name in sent}
             if fields.keys() <= {*_AUTHORSHIP}:
                 return None
-        elif kind == "delete":
-            fields = {}
         else:
-            document: Record = event.get("fullDocument") or {}
-            fields = {name: document.get(name) for name in names}
+            document: Record = event.get("fullDocument", {})  # not of a removed one
+            fields = {name: document.get(name) for name in names if document}
         author, written = fields.get(UPDATED_BY), fields.pop(LAST_WRITE, None)
         if kind == "update" and written:  # else of an earlier change
             author = written.partition(" ")[2]
@@ -202,23 +203,6 @@ def _token(resume_token: Any) -> str:
     """Return the text of a resume token, which has nothing else since MongoDB 4.2."""
     text: str = resume_token["_data"]
     return text
-
-
-def _stages(graph: Graph) -> list[Stage]:
-    """Return the stages that select the changes of resources, and what followers may see."""
-    resources = graph.writable
-    names = dict.fromkeys(name for resource in resources for name in _field_names(resource))
-    selected: dict[str, Any] = {
-        "operationType": {"$in": [*_VERBS]},
-        "ns.coll": {"$in": [resource.collection for resource in resources]},
-    }
-    shown = (
-        *("operationType", "ns.coll", "documentKey._id", "clusterTime", "wallTime"),
-        "updateDescription.removedFields",
-        *(f"updateDescription.updatedFields.{name}" for name in names),
-        *(f"fullDocument.{name}" for name in names),
-    )
-    return [{"$match": selected}, {"$project": dict.fromkeys(shown, True)}]
 
 
 def _field_names(resource: ResourceType) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ from typing import Any, BinaryIO, NoReturn, TypeAlias
 from motor.motor_asyncio import AsyncIOMotorClient
 from pymongo.errors import ConnectionFailure, OperationFailure, PyMongoError
 
+from registry.child_processes import START_SECONDS, child_process, wait_for_exit
 from registry.mongod.data_directory import (
     MEMBER,
     db_path,
@@ -39,7 +40,6 @@ from registry.mongod.data_directory import (
 )
 from registry.program import StartError, open_private
 from registry.settings import Settings
-from registry.supervision import START_SECONDS, child_process, wait_for_exit
 
 OPLOG_MB = 1_024
 """The size of the oplog: how many changes followers of the feed can catch up on. It keeps them for

@@ -82,18 +82,10 @@ async def _until_signal(service: Coroutine[Any, Any, None]) -> None:
 
 def _stop_signals() -> list[signal.Signals]:
     """Return the signals that stop the service: also SIGHUP, if it is that of its terminal."""
-    return [*_STOP_SIGNALS, signal.SIGHUP] if _ends_with_terminal() else [*_STOP_SIGNALS]
-
-
-def _ends_with_terminal() -> bool:
-    """Return whether there is a terminal whose end this process does not survive, as with nohup."""
-    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
-        return False
-    try:
-        os.close(os.open("/dev/tty", os.O_RDWR))
-    except OSError:  # a service of systemd, or in a container
-        return False
-    return True
+    is_attached = sys.stdin is not None and sys.stdin.isatty()
+    if is_attached and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as with nohup
+        return [*_STOP_SIGNALS, signal.SIGHUP]
+    return [*_STOP_SIGNALS]
 
 
 def listen(

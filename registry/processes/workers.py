@@ -1,18 +1,19 @@
-"""Several workers on one port: a supervisor owns the port and mongod, and restarts what fails.
+"""Several workers on one port: a supervisor owns the port and mongod, and replaces workers.
 
 Each worker is a program whose standard input is a socket. Through it, it gets its settings, and
 tells when it is ready, or why it cannot serve.
 """
 
 import asyncio
+import logging
 import os
 import pickle
 import signal
 import socket
 import sys
 from asyncio.subprocess import Process
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,13 +22,13 @@ from typing import Any, NoReturn
 from prometheus_client.multiprocess import mark_process_dead
 
 import registry
+from registry.child_processes import START_SECONDS, child_process, wait_for_exit
 from registry.mongod.embedded import mongod
 from registry.processes import event_loop
 from registry.processes.event_loop import FINISH_SECONDS, listen, reserve_port
 from registry.processes.logs import log_in_background
 from registry.program import StartError
 from registry.settings import Settings
-from registry.supervision import START_SECONDS, Supervisor, child_process, wait_for_exit
 
 _PROGRAM = """
 import sys
@@ -41,8 +42,13 @@ search first; the directory of this package may be nowhere else in its path."""
 _STOP_SECONDS = FINISH_SECONDS + 3.0
 """The time after which a worker is killed."""
 
+_PAUSE_SECONDS = 1.0
+"""The time after which a worker that has ended is replaced."""
+
 _LENGTH_BYTES = 4
 """Bytes before each message, with its length."""
+
+_log = logging.getLogger("registry")
 
 
 async def serve_with_workers(
@@ -55,46 +61,79 @@ async def serve_with_workers(
 
     metrics_listener: listens on the port for metrics, if there is one. Closes `listener` but keeps
     its port reserved. `announce` gets one line with the URLs of the service once all workers are
-    ready. Raises StartError if a worker cannot start or fails repeatedly, or if the embedded mongod
-    ends.
+    ready. Raises StartError if a worker cannot start, or if the embedded mongod ends.
     """
-    failures: asyncio.Queue[str] = asyncio.Queue()
+    reports: asyncio.Queue[str | StartError] = asyncio.Queue()
     async with AsyncExitStack() as stack:
         port = stack.enter_context(reserve_port(listener))
         if settings.mongodb_uri is None:
-            uri = await stack.enter_async_context(mongod(settings, failures.put_nowait))
-            settings = replace(settings, mongodb_uri=uri)
-        workers = Workers((settings, port.family, port.getsockname()))
+            running = mongod(settings, lambda reason: reports.put_nowait(StartError(reason)))
+            settings = replace(settings, mongodb_uri=await stack.enter_async_context(running))
         if metrics_listener is not None:
             # Imported late, because it loads slowly.
             from registry.processes.service import metrics_server  # noqa: PLC0415
 
             serving = metrics_server(settings, metrics_listener)
             await stack.enter_async_context(serving)
-        supervisor = await stack.enter_async_context(Supervisor(failures.put_nowait))
-        starting = (supervisor.start("worker", workers.run) for _ in range(settings.workers))
-        await asyncio.gather(*starting)
-        if settings.tls_certificate:
-            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, workers.hang_up)
-        announce(workers.line)
-        raise StartError(await failures.get())
+        workers = Workers((settings, port.family, port.getsockname()), reports)
+        stack.push_async_callback(workers.stop)
+        workers.start(settings.workers)
+        ready = 0
+        while not isinstance(report := await reports.get(), StartError):
+            ready += 1
+            if ready == settings.workers:
+                if settings.tls_certificate:
+                    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, workers.hang_up)
+                announce(report)
+        raise report
 
 
 class Workers:
-    """The workers that run, as the supervisor sees them.
+    """The workers: one that crashes is replaced, one that says why it ends ends the service.
 
-    configuration: the settings of each, and the family and the address on which it listens. line:
-    what to announce, from the worker that was ready last.
+    configuration: the settings of each, and the family and the address on which it listens.
+    reports: gets the line to announce from each worker that is ready, or why one cannot serve.
     """
 
-    def __init__(self, configuration: tuple[Settings, int, Any]) -> None:
+    def __init__(
+        self, configuration: tuple[Settings, int, Any], reports: asyncio.Queue[str | StartError]
+    ) -> None:
         self._configuration = configuration
-        self.line = ""
+        self._reports = reports
         self._running: set[Process] = set()
+        self._tasks: list[asyncio.Task[None]] = []
 
-    @asynccontextmanager
-    async def run(self) -> AsyncIterator[Callable[[], Awaitable[str]]]:
-        """Run a worker, as `Supervisor.start` requires."""
+    def start(self, number: int) -> None:
+        """Start so many workers."""
+        self._tasks = [asyncio.create_task(self._keep_running()) for _ in range(number)]
+
+    async def stop(self) -> None:
+        """Stop all workers at once, and wait for their end."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def hang_up(self) -> None:
+        """Let all workers reload their certificate."""
+        for worker in self._running:
+            with suppress(ProcessLookupError):
+                worker.send_signal(signal.SIGHUP)
+
+    async def _keep_running(self) -> None:
+        try:
+            while True:
+                await self._run()
+                await asyncio.sleep(_PAUSE_SECONDS)
+        except StartError as error:
+            self._reports.put_nowait(error)
+        except OSError as error:
+            self._reports.put_nowait(StartError(f"worker does not start: {error}"))
+
+    async def _run(self) -> None:
+        """Run a worker until it ends. Raises StartError if it does not start, or says why it ends.
+
+        Also raises OSError.
+        """
         # A program of its own, because a process with threads should not fork.
         command = (sys.executable, "-P", "-c", _PROGRAM, str(Path(registry.__file__).parents[1]))
         running = child_process(
@@ -103,47 +142,25 @@ class Workers:
         async with running as (worker, own):
             reader, writer = await asyncio.open_unix_connection(sock=own.dup())
             self._running.add(worker)
+            line = None
             try:
                 _send(writer, self._configuration)
-                self.line = await _readiness(reader, worker)
-                yield lambda: _reason(reader, worker)
+                async with asyncio.timeout(START_SECONDS):
+                    line = await _receive(reader)
+                self._reports.put_nowait(line)
+                await _receive(reader)
+            except TimeoutError:
+                reason = f"it was not ready after {START_SECONDS:g} s"
+                raise StartError(f"worker does not start: {reason}") from None
+            except (asyncio.IncompleteReadError, ConnectionError):
+                reason = f"{await wait_for_exit(worker)} (process {worker.pid})"
+                if line is None:
+                    raise StartError(f"worker does not start: it ended with {reason}") from None
+                _log.error("worker exited unexpectedly: %s", reason)
             finally:
                 self._running.remove(worker)
                 mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]
                 writer.close()
-
-    def hang_up(self) -> None:
-        """Let all workers reload their certificate."""
-        for worker in self._running:
-            with suppress(ProcessLookupError):
-                worker.send_signal(signal.SIGHUP)
-
-
-async def _readiness(reader: asyncio.StreamReader, worker: Process) -> str:
-    """Return the line to announce once a worker is ready.
-
-    Raises StartError if it says why it cannot start, ChildProcessError if it ends or hangs.
-    """
-    try:
-        async with asyncio.timeout(START_SECONDS):
-            line, error = await _receive(reader)
-    except (asyncio.IncompleteReadError, ConnectionError):
-        raise ChildProcessError(f"it ended with {await wait_for_exit(worker)}") from None
-    except TimeoutError:
-        raise ChildProcessError(f"it was not ready after {START_SECONDS:g} s") from None
-    if error:
-        raise error
-    return str(line)
-
-
-async def _reason(reader: asyncio.StreamReader, worker: Process) -> str:
-    """Wait until a worker ends, and return why."""
-    try:
-        _, error = await _receive(reader)
-        reason = str(error)
-    except (asyncio.IncompleteReadError, ConnectionError):
-        reason = await wait_for_exit(worker)
-    return f"{reason} (process {worker.pid})"
 
 
 def main() -> None:
@@ -162,9 +179,9 @@ async def _work() -> None:
     listening = partial(listen, family, address, reuse_port=True)
     ending = asyncio.create_task(_end_with_supervisor(reader))
     try:
-        await serve(settings, listening, lambda line: _send(writer, (line, None)))
+        await serve(settings, listening, lambda line: _send(writer, line))
     except StartError as error:
-        _send(writer, ("", error))
+        _send(writer, error)
         await writer.drain()
     finally:
         ending.cancel()
@@ -187,6 +204,12 @@ def _send(writer: asyncio.StreamWriter, message: Any) -> None:
 
 
 async def _receive(reader: asyncio.StreamReader) -> Any:
-    """Return the next message. Raises IncompleteReadError or ConnectionError if there is none."""
+    """Return the next message, or raise it if it is a StartError.
+
+    Raises IncompleteReadError or ConnectionError if the other process has ended.
+    """
     length = int.from_bytes(await reader.readexactly(_LENGTH_BYTES), "big")
-    return pickle.loads(await reader.readexactly(length))  # noqa: S301 - from our own processes
+    message = pickle.loads(await reader.readexactly(length))  # noqa: S301 - from our own processes
+    if isinstance(message, StartError):
+        raise message
+    return message

@@ -274,14 +274,6 @@ def create_persons(service: Service, count: int) -> list[int]:
         return list(pool.map(create, range(count)))
 
 
-IMPATIENT = """
-from registry import supervision
-supervision._PAUSES = (0.0, 0.1)
-from registry.__main__ import main
-main()
-"""
-
-
 PAGE_TESTS: list[str] = re.findall(
     r"```python\n(.*?)```",
     (ROOT / "docs/python-client.md").read_text().partition("## Tests")[2],

@@ -1,8 +1,8 @@
 """Exceptions that become JSON:API error objects: their base, their collection, their parts."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import ceil
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import orjson
 
@@ -34,7 +34,7 @@ class ApiError(RequestError):
     """One error of one request (JSON:API 1.0, Error Objects).
 
     A subclass declares its status and code, a title if it is not the code in words, and what its
-    instances have in common; `example` returns one of them, for the OpenAPI description.
+    instances have in common.
 
     detail: about this occurrence, by default what the docstring says of all of them. pointer: a
     JSON Pointer into the request document. parameter: the name of a query parameter. headers: added
@@ -50,7 +50,6 @@ class ApiError(RequestError):
     headers: Mapping[str, str] = {}
     type_url: ClassVar[str | None] = None
     about: str | None = None
-    _example: ClassVar[tuple[Sequence[Any], Mapping[str, Any]]] = ((), {})
 
     def __init_subclass__(cls, *, status: int, code: str, title: str | None = None) -> None:
         cls.status, cls.code = status, code
@@ -82,11 +81,6 @@ class ApiError(RequestError):
         """The error itself."""
         return (self,)  # not stored, as it would be in a reference cycle
 
-    @classmethod
-    def example(cls) -> Self:
-        """Return the example of this type."""
-        return cls(*cls._example[0], **cls._example[1])
-
     def to_object(self, id_: str) -> dict[str, Any]:
         """Return the error object. id_: of this occurrence."""
         error: dict[str, Any] = {
@@ -106,16 +100,6 @@ class ApiError(RequestError):
         if self.meta is not None:
             error["meta"] = self.meta
         return error
-
-
-def example(*arguments: Any, **named: Any) -> Callable[[type[_Error]], type[_Error]]:
-    """Declare the arguments of the example of an error."""
-
-    def declare(error: type[_Error]) -> type[_Error]:
-        error._example = arguments, named
-        return error
-
-    return declare
 
 
 def _encodable(text: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from marshmallow.exceptions import SCHEMA
 
-from registry.jsonapi.error_objects import READ_ONLY, ApiError, JsonPointer, example, quoted
+from registry.jsonapi.error_objects import READ_ONLY, ApiError, JsonPointer, quoted
 from registry.model.resource_type import ResourceType
 from registry.protocol import LARGEST_PAGE
 
@@ -28,29 +28,24 @@ def _challenge(**attributes: str) -> Mapping[str, str]:
     return {"WWW-Authenticate": f"Bearer {text}"}
 
 
-@example("The host that the request names is not valid.")
 class MalformedRequest(ApiError, status=400, code="malformed_request"):
     """The request is not valid HTTP, or its body cannot be decoded."""
 
 
-@example("`data` must be a resource object.", pointer="/data")
 class MalformedDocument(ApiError, status=400, code="malformed_document"):
     """The body is not valid JSON, or not a JSON:API request document."""
 
 
-@example("`page[total]` must be `true` or `false`, not `1`.", parameter="page[total]")
 class InvalidParameter(
     ApiError, status=400, code="invalid_parameter", title="Invalid query parameter"
 ):
     """A query parameter is unknown, or its value is not valid."""
 
 
-@example("`gmRh` is not a complete position.", parameter="page[after]")
 class InvalidPosition(ApiError, status=400, code="invalid_position"):
     """`Last-Event-ID` or `page[after]` is not a position in the changes of this database."""
 
 
-@example(parameter="page[size]")
 class PageTooLarge(ApiError, status=400, code="page_too_large"):
     """The requested page size exceeds the maximum."""
 
@@ -70,7 +65,6 @@ class RangeNotSupported(
     type_url = f"{_CURSOR_PROFILE}/range-pagination-not-supported"
 
 
-@example("There is no access token in the header `Authorization`.")
 class InvalidAuthorization(ApiError, status=400, code="invalid_request"):
     """The request has more than one access token, or the form of `Authorization` is not valid."""
 
@@ -83,16 +77,12 @@ class AuthenticationRequired(ApiError, status=401, code="authentication_required
     headers = _challenge()
 
 
-@example("The access token is malformed.")
 class TokenRejected(ApiError, status=401, code="invalid_token"):
     """The access token is malformed, unknown, expired or revoked."""
 
     headers = _challenge(error="invalid_token")
 
 
-@example(
-    "This requires the scope `persons:write`, which the access token lacks.", scope="persons:write"
-)
 class InsufficientScope(ApiError, status=403, code="insufficient_scope"):
     """The access token does not allow this request."""
 
@@ -138,7 +128,6 @@ class InvalidPreference(ApiError, status=400, code="invalid_preference"):
     """`Prefer: tx=rollback` is possible only for POST to a collection or to `/operations`."""
 
 
-@example("There is no `person` with the id `999`.")
 class NotFound(ApiError, status=404, code="not_found"):
     """The path or the resource does not exist, or linkage refers to a missing resource."""
 
@@ -150,23 +139,14 @@ class NotFound(ApiError, status=404, code="not_found"):
         return cls(detail, pointer=pointer)
 
 
-@example(
-    "`/persons` supports GET, HEAD, OPTIONS, POST, not PUT.",
-    headers={"Allow": "GET, HEAD, OPTIONS, POST"},
-)
 class MethodNotAllowed(ApiError, status=405, code="method_not_allowed"):
     """The path does not support this method; `Allow` lists the supported ones."""
 
 
-@example(
-    "Every `application/vnd.api+json` in the header `Accept` has parameters; send "
-    "one without parameters, or no `Accept`."
-)
 class NotAcceptable(ApiError, status=406, code="not_acceptable"):
     """Every JSON:API media type in `Accept` has parameters."""
 
 
-@example(seconds=30)
 class RequestTimeout(ApiError, status=408, code="request_timeout"):
     """The body of the request did not arrive in time."""
 
@@ -174,14 +154,10 @@ class RequestTimeout(ApiError, status=408, code="request_timeout"):
         super().__init__(f"The body of the request did not arrive within {seconds:g} s.")
 
 
-@example("The type must be `person`, not `computer`.", pointer="/data/type")
 class TypeConflict(ApiError, status=409, code="type_conflict"):
     """The type of a resource is not the expected one."""
 
 
-@example(
-    type_name="person", attribute="email", pointer="/data/attributes/email", about="/persons/1"
-)
 class ValueTaken(ApiError, status=409, code="value_taken"):
     """Another resource has this value of a unique attribute; `links.about` leads to it."""
 
@@ -203,7 +179,6 @@ class PreconditionFailed(ApiError, status=412, code="precondition_failed"):
     """`If-Match` or `If-None-Match` does not hold; read the resource again."""
 
 
-@example(max_bytes=2**20)
 class BodyTooLarge(ApiError, status=413, code="body_too_large"):
     """The body exceeds the size limit."""
 
@@ -218,7 +193,6 @@ class ResultTooLarge(ApiError, status=413, code="result_too_large"):
     """
 
 
-@example("computer", 20_000)
 class TooManyRelated(ApiError, status=413, code="too_many_related"):
     """The change would unlink more resources than one transaction can take."""
 
@@ -229,10 +203,6 @@ class TooManyRelated(ApiError, status=413, code="too_many_related"):
         )
 
 
-@example(
-    "The body must be sent as `Content-Type: application/vnd.api+json`, without "
-    "other parameters such as `; charset=utf-8`, not as `application/json`."
-)
 class UnsupportedMediaType(ApiError, status=415, code="unsupported_media_type"):
     """`Content-Type` is not JSON:API without parameters, or the encoding is not supported."""
 
@@ -241,7 +211,6 @@ class ExpectationFailed(ApiError, status=417, code="expectation_failed"):
     """The only supported expectation is `100-continue`."""
 
 
-@example(host="other.example.org")
 class MisdirectedRequest(ApiError, status=421, code="misdirected_request"):
     """The host that the request names is not one of this service."""
 
@@ -252,7 +221,6 @@ class MisdirectedRequest(ApiError, status=421, code="misdirected_request"):
         )
 
 
-@example("Field may not be null.", pointer="/data/attributes/first_name")
 class InvalidField(ApiError, status=422, code="invalid_field"):
     """An attribute or relationship is missing, unknown, read-only, or its value is not valid."""
 
@@ -283,10 +251,6 @@ def _flat(messages: Any) -> Iterator[str]:
         yield from _flat(message)
 
 
-@example(
-    "The column `colour` does not fit: a `person` has `id`, `first_name`, `last_name`, `email`. "
-    "Rename it, or leave it out, by `rows[map][COLUMN]`."
-)
 class InvalidFile(ApiError, status=422, code="invalid_file"):
     """A file of rows cannot be imported, or no further."""
 
@@ -318,17 +282,14 @@ class ServiceStopping(Unavailable, status=503, code="unavailable"):
     detail = "The service is stopping; send the request again."
 
 
-@example("The keys of the OpenID Connect issuer cannot be read.", retry_after=5)
 class IssuerUnavailable(ApiError, status=503, code="issuer_unavailable"):
     """The keys of the OpenID Connect issuer cannot be read, so its tokens cannot be verified."""
 
 
-@example("The limit of small requests in progress is reached. Nothing was changed.", retry_after=5)
 class Overloaded(ApiError, status=503, code="overloaded"):
     """A limit of requests in progress is reached; nothing was changed."""
 
 
-@example(reserve=2**26)
 class DiskFull(ApiError, status=503, code="disk_full"):
     """The disk of the database has too little free space; nothing was changed."""
 
@@ -341,7 +302,6 @@ class DiskFull(ApiError, status=503, code="disk_full"):
         )
 
 
-@example(seconds=5)
 class QueryTimeout(ApiError, status=503, code="query_timeout"):
     """The database did not filter, sort or count the resources within the time limit."""
 

@@ -5,8 +5,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-import orjson
-
 from registry.http.application import routes_of_api
 from registry.http.responses import POSITION
 from registry.http.routes import Route
@@ -14,7 +12,6 @@ from registry.http.views.all_types import FeedView
 from registry.http.views.relationship import RelatedView
 from registry.jsonapi import error_types as errors
 from registry.jsonapi.authorization import Requirement
-from registry.jsonapi.documents import encode_errors
 from registry.jsonapi.error_objects import ApiError
 from registry.jsonapi.operation_documents import MAX_OPERATIONS
 from registry.jsonapi.query import QueryScope
@@ -88,11 +85,15 @@ _REPORT = (
 )
 """What the import of a file responds with."""
 
-_REQUEST_ID = "7f2c9a1e5b8d4c30a6e1f0d29b47c583"
-
 _READ = (POSITION, "ETag")
 _WRITTEN = ("ETag", IDEMPOTENCY_REPLAYED, PREFERENCE_APPLIED)
 """The headers of documents that are read and written."""
+
+_ERROR_HEADERS = {
+    **dict.fromkeys((400, 401, 403), ("WWW-Authenticate",)),
+    503: ("Retry-After",),
+}
+"""The headers that errors can have, by their status."""
 
 _TEXTS = {
     "list_{types}": "The whole collection, or the resources that `filter` selects, or a page of "
@@ -158,11 +159,22 @@ def error_responses(graph: Graph, settings: Settings) -> Json:
     absent = {errors.MethodNotAllowed, *(() if settings.requires_tokens else _ACCESS)}
     if not any(resource_type.unique_attributes for resource_type in graph.values()):
         absent.add(errors.ValueTaken)
-    by_status = defaultdict[int, list[ApiError]](list)
+    by_status = defaultdict[int, list[type[ApiError]]](list)
     for error in errors.error_types():
         if error not in absent:
-            by_status[error.status].append(error.example())
-    return {f"Error{status}": _error_response(by_status[status]) for status in sorted(by_status)}
+            by_status[error.status].append(error)
+    return {
+        f"Error{status}": _response(
+            "\n".join(map(_error_text, by_status[status])),
+            reference("schemas", "ErrorDocument"),
+            *_ERROR_HEADERS.get(status, ()),
+        )
+        for status in sorted(by_status)
+    }
+
+
+def _error_text(error: type[ApiError]) -> str:
+    return f"- `{error.code}`: {' '.join((error.__doc__ or '').split())}"
 
 
 def _described(operation: _Operation, route: Route, graph: Graph, settings: Settings) -> Json:
@@ -323,17 +335,6 @@ def _applied(*headers: str) -> Json:
 def _headers(*names: str) -> Json:
     """Return the headers of a response: these components, and those of all responses."""
     return {name: reference("headers", name) for name in (REQUEST_ID, "Vary", *names)}
-
-
-def _error_response(instances: Sequence[ApiError]) -> Json:
-    headers = dict.fromkeys(name for error in instances for name in error.headers)
-    description = " ".join(type(error).__doc__ or "" for error in instances)
-    response = _response(description, reference("schemas", "ErrorDocument"), *headers)
-    response["content"][MEDIA_TYPE]["examples"] = {
-        error.code: {"value": orjson.loads(encode_errors([error], _REQUEST_ID))}
-        for error in instances
-    }
-    return response
 
 
 def _response(description: str, schema: Json, *headers: str, type_: str = MEDIA_TYPE) -> Json:

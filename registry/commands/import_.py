@@ -3,7 +3,7 @@
 import argparse
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic
@@ -13,7 +13,7 @@ import orjson
 from aiohttp import hdrs
 
 from registry.client import Client, RegistryError
-from registry.client.transport import Document, Parameters, member
+from registry.client.transport import Document, Parameters
 from registry.commands.arguments import (
     add_file,
     checked,
@@ -74,7 +74,7 @@ def main(arguments: Sequence[str]) -> None:
     try:
         with input_file(parsed.file) as file:
             if is_csv(parsed):
-                run(tally, partial(_send_csv, parsed, file, tally))
+                run(tally, lambda client: _report_of_csv(parsed, file, tally, client))
             else:
                 lines = read_lines(file, graph, creates=parsed.create)
                 store_lines(lines, tally)
@@ -95,13 +95,24 @@ class Tally:
     counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     rows: int = 0
     invalid: int = 0
+    is_complete: bool = False
     started: float = field(default_factory=monotonic)
     shown: float = field(default_factory=monotonic)
 
-    def update(self, meta: Document) -> None:
-        """Take the counts of a report; show the progress, in a pipe at times."""
+    def add(self, line: Document) -> None:
+        """Take a line of a report: print its errors, or the progress, in a pipe at times."""
+        for error in line.get("errors", ()):
+            source = error.get("source", {})
+            place = f"line {source['line']}" if "line" in source else "registry"
+            column = f", column {source['column']}" if "column" in source else ""
+            note(f"{place}{column}: {_in_options(error['detail'])}")
+        if "meta" in line:
+            self._update(line["meta"])
+
+    def _update(self, meta: Document) -> None:
         self.rows, self.invalid = meta["rows"], meta["invalid"]
         self.counts = {effect: meta[effect] for effect in _EFFECTS if meta[effect]}
+        self.is_complete = meta.get("complete", False)
         now = monotonic()
         text = f"{self.rows:,} rows, {self.rows / (now - self.started):,.0f} per second"
         is_terminal = sys.stderr is not None and sys.stderr.isatty()
@@ -133,38 +144,36 @@ class Tally:
 
 def store_lines(lines: Iterable[Line], tally: Tally) -> NoReturn:
     """Store the lines of an NDJSON file; exit as `run`."""
-
-    async def store(client: Client) -> None:
-        writer = LineWriter(client, rolls_back=tally.is_dry)
-        async for errors, meta in writer.store(lines):
-            for error in errors:
-                _note_error(error)
-            tally.update(meta)
-
-    run(tally, store)
+    run(tally, lambda client: LineWriter(client, rolls_back=tally.is_dry).report(lines))
 
 
-def run(tally: Tally, work: Callable[[Client], Awaitable[None]]) -> NoReturn:
-    """Import; exit with status 1 if rows are invalid or the service fails, else with 0."""
+def run(tally: Tally, report: Callable[[Client], AsyncIterator[Document]]) -> NoReturn:
+    """Import, and show the report; exit with status 1 if rows are invalid or the service fails.
 
-    async def connect() -> None:
+    report: yields the lines of the report, as the service sends them.
+    """
+
+    async def show() -> None:
         async with open_client(tally.url) as client:
-            await work(client)
+            async for line in report(client):
+                tally.add(line)
 
     try:
-        asyncio.run(connect())
+        asyncio.run(show())
     except RegistryError as error:
         tally.fail(failure_of(error), status=1)
     except KeyboardInterrupt:
         tally.fail("interrupted: the same command continues", status=130)
+    if not tally.is_complete:
+        tally.fail("the import has ended before the last row", status=2)
     output(str(tally))
     sys.exit(1 if tally.invalid else 0)
 
 
-async def _send_csv(
+async def _report_of_csv(
     parsed: argparse.Namespace, file: IO[bytes], tally: Tally, client: Client
-) -> None:
-    """Send a file to the service, and show its report. Exits with status 2 if it is refused."""
+) -> AsyncIterator[Document]:
+    """Send a file to the service, and yield its report. Exits with status 2 if it is refused."""
     flags = {"rows[replace]": parsed.replace, "rows[create]": parsed.create}
     parameters: Parameters = [
         *(("rows[key]", key) for key in parsed.key),
@@ -182,34 +191,17 @@ async def _send_csv(
         while piece := await asyncio.to_thread(file.read, _PIECE):
             yield piece
 
-    path, rest, is_complete = tally.graph[parsed.type].collection, b"", False
+    path, rest = tally.graph[parsed.type].collection, b""
     try:
         report = client.download(path, headers, parameters, pieces, is_repeatable=not parsed.create)
         async for received in report:
             *lines, rest = (rest + received).split(b"\n")
-            for line in map(orjson.loads, lines):
-                is_complete = is_complete or bool(member(line, "meta", "complete"))
-                _show(line, tally)
+            for line in lines:
+                yield orjson.loads(line)
     except RegistryError as error:
         if error.status not in {400, 413, 415, 422}:
             raise
         tally.fail(f"{parsed.file}: {_in_options(error.detail or str(error))}", status=2)
-    if not is_complete:
-        tally.fail(f"{parsed.file}: the import has ended before the last row", status=2)
-
-
-def _show(line: Document, tally: Tally) -> None:
-    if "meta" in line:
-        tally.update(line["meta"])
-    for error in line.get("errors", ()):
-        _note_error(error)
-
-
-def _note_error(error: Document) -> None:
-    source = error.get("source", {})
-    place = f"line {source['line']}" if "line" in source else "registry"
-    column = f", column {source['column']}" if "column" in source else ""
-    note(f"{place}{column}: {_in_options(error['detail'])}")
 
 
 def _in_options(detail: str) -> str:

@@ -2,8 +2,8 @@
 
 import re
 import sqlite3
-from collections import Counter, defaultdict
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import IO, Any
@@ -29,14 +29,14 @@ _REJECTED = {400, 404, 409, 422}
 
 @dataclass(slots=True)
 class Line:
-    """A line. number: from 1. merges: whether it may update what has its unique value.
+    """A line. number: from 1. merges: whether it may update a resource, and says if it has.
 
-    operation: an atomic operation, None if the line is not valid: then `defect` says why.
+    operation: an atomic operation; without one, the line is not valid, and `defect` says why.
     """
 
     number: int
     operation: dict[str, Any] | None = None
-    merges: bool = True
+    merges: bool = False
     size: int = 0
     defect: str = ""
 
@@ -46,26 +46,22 @@ def read_lines(file: IO[bytes], graph: Graph, *, creates: bool) -> Iterator[Line
 
     A line with an id updates that resource; others add one, or merge with it.
     """
-    for number, text in enumerate(_texts(file), 1):
-        if text.isspace():
-            continue
+    number = 0
+    while text := file.readline(_MAX_LINE + 1):
+        number += 1
         line = Line(number, size=len(text))
         if len(text) > _MAX_LINE:
             line.defect = f"The line is longer than {_MAX_LINE:,} bytes."
+            while text and not text.endswith(b"\n"):
+                text = file.readline(_MAX_LINE)
+        elif text.isspace():
+            continue
         else:
             try:
                 _read(line, orjson.loads(text), graph, creates=creates)
             except orjson.JSONDecodeError as error:
                 line.defect = f"This is not JSON: {error}."
         yield line
-
-
-def _texts(file: IO[bytes]) -> Iterator[bytes]:
-    """Yield the lines of a file; of one that is too long, only the beginning."""
-    while text := file.readline(_MAX_LINE + 1):
-        yield text
-        while len(text) > _MAX_LINE and not text.endswith(b"\n"):
-            text = file.readline(_MAX_LINE + 1)
 
 
 def _read(line: Line, data: Any, graph: Graph, *, creates: bool) -> None:
@@ -78,17 +74,13 @@ def _read(line: Line, data: Any, graph: Graph, *, creates: bool) -> None:
         data["attributes"] = {
             name: value for name, value in attributes.items() if not resource.is_read_only(name)
         }
-    if creates:
-        for identifier in [data, *_linked(data)]:
-            if "id" in identifier:
-                identifier["lid"] = f"id {identifier.pop('id')}"
-    if "id" in data:
-        line.operation = {"op": "update", "data": data}
-        return
-    line.operation = {"op": "add", "data": data}
-    sent = member(data, "attributes")
-    values = [member(sent, name) for name in resource.unique]
-    line.merges = not creates and any(value is not None for value in values)
+    for identifier in [data, *_linked(data)] if creates else ():
+        if "id" in identifier:
+            identifier["lid"] = f"id {identifier.pop('id')}"
+    line.operation = {"op": "update" if "id" in data else "add", "data": data}
+    values = (member(data, "attributes", name) for name in resource.unique)
+    has_unique = any(value is not None for value in values)
+    line.merges = "id" in data or (has_unique and not creates)
 
 
 def _linked(data: Any) -> Iterator[dict[str, Any]]:
@@ -106,50 +98,47 @@ class LineWriter:
 
     def __init__(self, client: Client, *, rolls_back: bool) -> None:
         self._client, self._rolls_back = client, rolls_back
-        self._counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        self._rows = self._invalid = 0
+        self._counts = {name: Counter[str]() for name in ("created", "updated", "unchanged")}
         self._ids = sqlite3.connect("")  # of the resources with local ids; most not in memory
         self._ids.execute("CREATE TABLE ids (type, lid, id, PRIMARY KEY (type, lid))")
 
-    async def store(
-        self, lines: Iterable[Line]
-    ) -> AsyncGenerator[tuple[Sequence[Document], Document]]:
-        """Yield the errors of each batch, and the counts so far, as reports of the service are.
+    async def report(self, lines: Iterable[Line]) -> AsyncIterator[Document]:
+        """Store lines; yield a report such as the service sends for a file of rows.
 
         Raises RegistryError, or what reading a line does.
         """
+        rows = invalid = 0
         with closing(self._ids):
             for batch in _batches(lines):
                 errors = await self._store(batch)
-                self._rows += len(batch)
-                self._invalid += len({error["source"]["line"] for error in errors})
-                counts = {name: self._counts[name] for name in ("created", "updated", "unchanged")}
-                yield errors, {"rows": self._rows, "invalid": self._invalid, **counts}
+                rows += len(batch)
+                invalid += len({error["source"]["line"] for error in errors})
+                yield {"errors": errors, "meta": {"rows": rows, "invalid": invalid, **self._counts}}
+        yield {"meta": {"rows": rows, "invalid": invalid, **self._counts, "complete": True}}
 
-    async def _store(self, lines: Sequence[Line]) -> list[Document]:
+    async def _store(self, batch: Sequence[Line]) -> list[Document]:
         """Store a batch without the lines that are not valid; return the errors."""
-        errors: list[Document] = [
-            {"detail": line.defect, "source": {"line": line.number}}
-            for line in lines
-            if line.operation is None
-        ]
-        valid = [line for line in lines if line.operation is not None]
-        while operations := [line.operation for line in valid if line.operation]:
-            for operation in operations:
+        valid = {line.number: line.operation for line in batch if line.operation}
+        errors = [_error(line.number, line.defect) for line in batch if not line.operation]
+        preferences = [ROLL_BACK] * self._rolls_back + [MERGE] * batch[0].merges
+        while valid:
+            for operation in valid.values():
                 self._link(operation["data"])
-            preferences = [ROLL_BACK] * self._rolls_back + [MERGE] * valid[0].merges
             try:
-                results = await self._client.execute(operations, prefer=", ".join(preferences))
+                results = await self._client.execute(
+                    [*valid.values()], prefer=", ".join(preferences)
+                )
             except RegistryError as error:
-                refused = _refused(error, valid) if error.status in _REJECTED else {}
+                refused = _refused(error, [*valid]) if error.status in _REJECTED else []
                 if not refused:
                     raise
-                errors += [each for some in refused.values() for each in some]
-                valid = [line for line in valid if line.number not in refused]
-                continue
-            for operation, result in zip(operations, results, strict=True):
-                self._count(operation, result)
-            break
+                errors += refused
+                for each in refused:
+                    valid.pop(each["source"]["line"], None)
+            else:
+                for operation, result in zip(valid.values(), results, strict=True):
+                    self._count(operation, result)
+                break
         return sorted(errors, key=lambda error: error["source"]["line"])
 
     def _link(self, data: dict[str, Any]) -> None:
@@ -186,13 +175,16 @@ def _batches(lines: Iterable[Line]) -> Iterator[list[Line]]:
         yield batch
 
 
-def _refused(error: RegistryError, lines: Sequence[Line]) -> dict[int, list[Document]]:
-    """Return the errors of the lines whose operations a service has refused, by their numbers."""
-    refused = defaultdict[int, list[Document]](list)
-    for each in error.errors:
-        if match := _POINTER.fullmatch(str(member(each, "source", "pointer"))):
-            number = lines[int(match[1])].number
-            column = {"column": match[2]} if match[2] else {}
-            source = {"line": number, **column}
-            refused[number].append({"detail": each["detail"], "source": source})
-    return refused
+def _refused(error: RegistryError, numbers: Sequence[int]) -> list[Document]:
+    """Return the errors of operations that the service has refused. numbers: of their lines."""
+    places = [_POINTER.fullmatch(str(member(each, "source", "pointer"))) for each in error.errors]
+    return [
+        _error(numbers[int(place[1])], each["detail"], place[2])
+        for each, place in zip(error.errors, places, strict=True)
+        if place
+    ]
+
+
+def _error(line: int, detail: str, column: str | None = None) -> Document:
+    source = {"line": line, "column": column} if column else {"line": line}
+    return {"detail": detail, "source": source}

@@ -29,10 +29,7 @@ def main(arguments: Sequence[str]) -> None:
     parsed, graph = parser.parse_args(arguments), declared_graph(arguments)
     computers = 3 * parsed.persons if parsed.computers is None else parsed.computers
     resources = generate(parsed.persons, computers, parsed.seed)
-    lines = (
-        Line(number, {"op": "add", "data": data}, merges=False)
-        for number, data in enumerate(resources, 1)
-    )
+    lines = (Line(number, {"op": "add", "data": data}) for number, data in enumerate(resources, 1))
     store_lines(lines, Tally(graph, parsed.url))
 
 

@@ -413,7 +413,7 @@ def test_progress_lines_are_written_at_intervals(
     monkeypatch.setattr(import_, "monotonic", iter(times).__next__)
     tally = Tally(Graph(RESOURCES), "URL", started=0.0, shown=0.0)
     for number, _ in enumerate(times, 1):
-        tally.update(NOTHING | {"rows": number * 3_000})
+        tally.add({"meta": NOTHING | {"rows": number * 3_000}})
     assert capsys.readouterr().err == (
         "6,000 rows, 1,000 per second\n12,000 rows, 1,091 per second\n"
     )
@@ -423,7 +423,7 @@ def test_nothing_is_shown_without_standard_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "stderr", None)
-    Tally(Graph(RESOURCES), "URL", shown=-LINE_SECONDS).update(NOTHING)
+    Tally(Graph(RESOURCES), "URL", shown=-LINE_SECONDS).add({"meta": NOTHING})
     note("line 2: not valid")
     assert capsys.readouterr().out == ""
 

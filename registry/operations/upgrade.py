@@ -1,11 +1,11 @@
-"""The format of the stored data: its number, and the steps that upgrade data of earlier formats.
+"""The format of the stored data: its number, and the upgrade of data of format 1.
 
 The number is in the collection `registry`: `{_id: "format", version}`. Format 1 has none.
 """
 
 import datetime
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -27,6 +27,9 @@ from registry.storage.validators import complete
 
 _log = logging.getLogger("registry")
 
+FORMAT = 2
+"""The format of this version."""
+
 FORMAT_ID = "format"
 
 _QUERY = {ID: FORMAT_ID}
@@ -34,35 +37,27 @@ _QUERY = {ID: FORMAT_ID}
 _SECONDS = 86_400.0
 """The time limit of an upgrade, instead of that of the connection."""
 
-Step = Callable[[Database, Graph], Awaitable[Sequence[Record]]]
-"""Upgrades data to the next format; returns the counters, which are stored with its number.
-
-It may be interrupted, and done by several processes at once, of which one stores the counters: that
-one then allocates ids while the others end their step.
-"""
-
 
 async def upgrade(database: Database, graph: Graph) -> None:
     """Upgrade the data to FORMAT, and log that. All services of earlier versions must have ended.
 
-    Raises StartError if a later version has written the data; also PyMongoError.
+    It may be interrupted, and done by several processes at once, of which one stores the counters:
+    that one then allocates ids while the others end. Raises StartError if a later version has
+    written the data; also PyMongoError.
     """
     version = await _stored_format(database)
     if version == FORMAT:
         return
     _require_known(version)
-    stored = database[SERVICE_COLLECTION]
     new = {"version": version or FORMAT}
-    await stored.update_one(_QUERY, {"$setOnInsert": new}, upsert=True)
+    await database[SERVICE_COLLECTION].update_one(_QUERY, {"$setOnInsert": new}, upsert=True)
     if version is None:
         return
-    for number, step in enumerate(_STEPS[version - 1 :], version):
-        _log.info("Upgrading the data from format %d to %d", number, number + 1)
-        with pymongo.timeout(_SECONDS):
-            counters = await step(database, graph)
-            async with await database.client.start_session() as session:
-                store = partial(_store, database=database, number=number, counters=counters)
-                await session.with_transaction(store)
+    _log.info("Upgrading the data from format %d to %d", version, FORMAT)
+    with pymongo.timeout(_SECONDS):
+        counters = await _to_2(database, graph)
+        async with await database.client.start_session() as session:
+            await session.with_transaction(partial(_store, database=database, counters=counters))
     _log.info("The data have format %d; earlier versions cannot use them any more", FORMAT)
 
 
@@ -93,13 +88,10 @@ def _require_known(version: int | None) -> None:
 
 
 async def _store(
-    session: AsyncIOMotorClientSession,
-    database: Database,
-    number: int,
-    counters: Sequence[Record],
+    session: AsyncIOMotorClientSession, database: Database, counters: Sequence[Record]
 ) -> None:
-    """Store what a step has returned, and the next format, unless another process has."""
-    query, update = {**_QUERY, "version": number}, {"$set": {"version": number + 1}}
+    """Store the counters and the format, unless another process has."""
+    query, update = {**_QUERY, "version": 1}, {"$set": {"version": FORMAT}}
     done = await database[SERVICE_COLLECTION].update_one(query, update, session=session)
     for counter in counters if done.modified_count else ():
         own = {ID: counter[ID]}
@@ -107,9 +99,9 @@ async def _store(
 
 
 async def _to_2(database: Database, graph: Graph) -> Sequence[Record]:
-    """Complete records, and remove their links to nothing.
+    """Upgrade data of format 1; return the counters, which are stored with the next format.
 
-    Drop text blocks, leases, and what counters keep of declarations.
+    Complete records, and remove their links to nothing. Drop text blocks and leases.
     """
     existing = await database.list_collection_names()
     for resource in graph.values():
@@ -210,10 +202,3 @@ async def _greatest(database: Database, collection: str, field: str) -> Any:
     """Return the greatest value of a field, 0 if there is none."""
     first = await database[collection].find_one({}, [field], sort=[(field, -1)])
     return (first or {}).get(field) or 0
-
-
-_STEPS: Sequence[Step] = [_to_2]
-"""The first one upgrades data of format 1, the next one data of format 2, and so on."""
-
-FORMAT = len(_STEPS) + 1
-"""The format of this version."""

@@ -154,7 +154,7 @@ async def test_of_two_upgrades_one_stores_the_counters(database: Database) -> No
     await upgrade.upgrade(database, GRAPH)
     before = await database.counters.find_one({"_id": "person"})
     counters = [{"_id": "person", "last": 0}]
-    await upgrade._store(None, database=database, number=1, counters=counters)  # type: ignore[arg-type]
+    await upgrade._store(None, database=database, counters=counters)  # type: ignore[arg-type]
     counter = await database.counters.find_one({"_id": "person"})
     assert counter == before != counters[0]
 

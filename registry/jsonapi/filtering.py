@@ -143,7 +143,7 @@ def parse_filter(
     """
     fields = resource.filterable
     related = {name: each for name, each in resource.relationships.items() if not each.subject}
-    parser = _Parser(parameter, bool(brackets), resource, graph, fields, related, conditions=[])
+    parser = _Parser(parameter, bool(brackets), graph, fields, related, conditions=[])
     try:
         "".join(value).encode()  # bytes that are not UTF-8 arrive as lone surrogates
     except UnicodeEncodeError as error:
@@ -158,11 +158,11 @@ def related_operator(relationship: Relationship) -> str:
     return _ANY if relationship.to_many else _HAS
 
 
-def related_fields(resource: ResourceType, graph: Graph) -> list[ResourceField]:
+def related_fields(relationships: Mapping[str, Relationship], graph: Graph) -> list[ResourceField]:
     """Return the fields of related resources that conditions can name, such as `owner.email`."""
     return [
         field.renamed(f"{name}.{field.name}")
-        for name, relationship in resource.relationships.items()
+        for name, relationship in relationships.items()
         if not relationship.subject
         for field in _fields_of_related(graph[relationship.target]).values()
     ]
@@ -174,12 +174,6 @@ def filter_operators(field: ResourceField) -> tuple[str, ...]:
     return operators if isinstance(field.field, Moment) else (*operators, NULL)
 
 
-def _paths(relationships: Mapping[str, Relationship], graph: Graph) -> Iterator[str]:
-    """Yield the names of the fields of related resources."""
-    for name, relationship in relationships.items():
-        yield from (f"{name}.{field}" for field in _fields_of_related(graph[relationship.target]))
-
-
 def _fields_of_related(resource: ResourceType) -> dict[str, ResourceField]:
     """Return what conditions can name of a type when its resources are related ones."""
     return {name: field for name, field in resource.filterable.items() if field.is_own}
@@ -189,14 +183,13 @@ def _fields_of_related(resource: ResourceType) -> dict[str, ResourceField]:
 class _Parser:
     """Parses the value of one parameter; its methods raise InvalidParameter or ApiErrors.
 
-    from_text: whether values are those of a query parameter, not JSON. resource: the type of the
-    resources to filter. relationships: those whose resources conditions can be on; none in the
-    conditions on related resources. conditions: those so far, as they were sent.
+    from_text: whether values are those of a query parameter, not JSON. relationships: those whose
+    resources conditions can be on; none in the conditions on related resources. conditions: those
+    so far, as they were sent.
     """
 
     parameter: str
     from_text: bool
-    resource: ResourceType
     graph: Graph
     fields: Mapping[str, ResourceField]
     relationships: Mapping[str, Relationship]
@@ -320,7 +313,8 @@ class _Parser:
             fields = _fields_of_related(self.graph[relationship.target])
             if field := fields.get(field_name):
                 return field.renamed(name), relationship
-        available = quoted(*self.fields, *_paths(self.relationships, self.graph))
+        related = related_fields(self.relationships, self.graph)
+        available = quoted(*self.fields, *(field.name for field in related))
         detail = f"Unknown filter field {quoted(name)}; available: {available}."
         raise self.error(detail, *path, "name")
 

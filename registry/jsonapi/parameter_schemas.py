@@ -154,7 +154,7 @@ def search(scope: QueryScope) -> Iterator[Variant]:
 def comparisons(scope: QueryScope) -> Iterator[Variant]:
     """Describe each field with any operator: one for each would multiply the parameters."""
     own = scope.resource.filterable.values()
-    for attribute in (*own, *related_fields(scope.resource, scope.graph)):
+    for attribute in (*own, *related_fields(scope.resource.relationships, scope.graph)):
         name, value = f"filter[{attribute.name}]", dict(attribute.kind.schema)
         if isinstance(attribute.field, Moment):
             yield Variant(name, value, "The periods in force at this moment.")

@@ -37,7 +37,7 @@ def describe_operators() -> dict[str, _Json]:
 
 
 def _describe(resource: ResourceType, graph: Graph) -> _Json:
-    compared = [*resource.filterable.values(), *related_fields(resource, graph)]
+    compared = [*resource.filterable.values(), *related_fields(resource.relationships, graph)]
     return {
         "type": resource.type,
         "path": path_of(resource),

@@ -121,6 +121,19 @@ async def test_a_document_with_many_related_resources_is_streamed_completely(
 
 
 @pytest.mark.usefixtures("fleet")
+async def test_concurrent_requests_are_complete_beside_one_for_many_related_resources(
+    serve: Serve,
+) -> None:
+    api, lone = await serve(members=20), await serve()
+    paths = [f"/persons/{number}?include=computers" for number in (5, *range(1, 16), 5)]
+    paths.append("/persons?include=computers&page[size]=12")
+    expected = [(await lone.get(path)).document["data"] for path in paths]
+    for _ in range(3):
+        found = await asyncio.gather(*map(api.get, paths))
+        assert [response.document["data"] for response in found] == expected
+
+
+@pytest.mark.usefixtures("fleet")
 async def test_the_response_to_a_write_shows_many_related_resources(serve: Serve) -> None:
     api, many = await serve(members=7), [str(number) for number in range(1, 31)]
     path = "/persons/6?include=computers"

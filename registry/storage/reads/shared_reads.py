@@ -174,10 +174,16 @@ class Reads:
             command |= {"sort": {field: ASCENDING}, "limit": most + 1}
         records, time = result = await self.run(command, time)
         if field != ID and len(records) > most:
-            if len(lookups) == 1:
-                return [TooManyMembers(records[-1][field])]
-            alone = [self._look_up_batch(resource_type, field, time, [each]) for each in lookups]
-            return [*chain.from_iterable(await asyncio.gather(*alone))]
+            last = records[-1][field]
+            if all(len(each) == len(values) for each, _ in lookups):  # all look up the same
+                return [TooManyMembers(last)] * len(lookups)
+            batches = _divided(lookups, last)
+            load = partial(self._look_up_batch, resource_type, field, time)
+            parts = await asyncio.gather(
+                *(load([lookups[index] for index in batch]) for batch in batches)
+            )
+            results = dict(zip(chain(*batches), chain(*parts), strict=True))
+            return [results[index] for index in range(len(lookups))]
         if len(lookups) == 1:
             return [result]
         found: dict[int, list[Record]] = defaultdict(list)
@@ -227,3 +233,10 @@ def _union(lookups: Sequence[_Lookup]) -> _Lookup:
         return lookups[0]
     values = set[int]().union(*[values for values, _ in lookups])
     return values, tuple(set[str]().union(*[fields for _, fields in lookups]))
+
+
+def _divided(lookups: Sequence[_Lookup], value: int) -> list[list[int]]:
+    """Return the indexes of those that look up a value, and of the others; of each, if all do."""
+    having = [index for index, (values, _) in enumerate(lookups) if value in values]
+    others = [index for index, (values, _) in enumerate(lookups) if value not in values]
+    return [having, others] if others else [[index] for index in having]

@@ -166,7 +166,7 @@ def comparisons(scope: QueryScope) -> Iterator[Variant]:
             value = {"anyOf": [value, {**STRING, "enum": [NULL]}]}
         schema = {"type": "array", "items": value}
         detail = f"`{name}[OPERATOR]` has these: {quoted(*operators)}."
-        yield Variant(name, schema, detail, {"x-operators": operators})
+        yield Variant(name, schema, detail)
 
 
 def feed_types(graph: Graph) -> Iterator[Variant]:

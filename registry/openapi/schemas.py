@@ -260,7 +260,6 @@ def _attributes(
         unique = f"No two {resource_type.collection} have the same{case}."
         described = f"{properties[name].get('description', '')} {unique}"
         properties[name]["description"] = described.lstrip()
-        properties[name]["x-unique"] = True
     if creating:
         required = {
             name: properties[name] for name, attribute in attributes.items() if attribute.required
@@ -290,15 +289,14 @@ def _response_resource(resource_type: ResourceType, graph: Graph) -> Json:
         data = {"data": _linkage(relationship, graph, "Identifier")}
         links = {"links": object_of(own, _PAGE_LINKS if relationship.to_many else {})}
         # Counts can be without linkage.
-        shown = (
+        relationships[name] = (
             object_of(links, data | _MEMBER_COUNT)
             if relationship.to_many
             else object_of(data | links)
         )
-        relationships[name] = shown | {"x-inverse": relationship.inverse}
     described = "Those in `include` and `withCount`, and those that the request changed."
-    shown = {"description": described}
-    return object_of(required, {"relationships": object_of({}, relationships) | shown})
+    shown = object_of({}, relationships) | {"description": described}
+    return object_of(required, {"relationships": shown})
 
 
 def _self_link(resource_type: ResourceType) -> Json:

@@ -3,7 +3,7 @@
 import datetime
 import decimal
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -90,12 +90,11 @@ def declared_types(types: TypesFile | None) -> tuple[ResourceType, ...]:
 
 def _declared(tables: Table) -> tuple[ResourceType, ...]:
     """Return the types of this package and of parsed tables. Raises InvalidDeclaration."""
-    types, existing = {each.type: each for each in RESOURCES}, Graph(RESOURCES)
+    types = {each.type: each for each in RESOURCES}
     for name, table in tables.items():
         if not isinstance(table, dict):
             raise InvalidDeclaration(f"`{name}` is not a table: declare a type as [{name}]")
-        taken = existing[name].relationships.keys() if name in types else ()
-        types[name] = _with_attributes(name, table, types.get(name), taken)
+        types[name] = _with_attributes(name, table, types.get(name))
     for name, table in tables.items():
         # After all attributes, as histories copy some of the targets.
         links = tuple(_link(types, name, *item) for item in table.items() if _is_link(item[1]))
@@ -103,13 +102,8 @@ def _declared(tables: Table) -> tuple[ResourceType, ...]:
     return tuple(types.values())
 
 
-def _with_attributes(
-    name: str, table: Table, existing: ResourceType | None, relationships: Iterable[str]
-) -> ResourceType:
-    """Return a type with the attributes of its table: a new one, or one of this package.
-
-    relationships: the names of those that it has.
-    """
+def _with_attributes(name: str, table: Table, existing: ResourceType | None) -> ResourceType:
+    """Return a type with the attributes of its table: a new one, or one of this package."""
     declared = dict(table)
     if existing is None:
         collection = declared.pop("collection", None)
@@ -124,7 +118,7 @@ def _with_attributes(
     elif "collection" in declared:
         reason = f"the collection of {name} is {existing.collection}: leave it out"
         raise InvalidDeclaration(reason)
-    if taken := sorted(declared.keys() & {*existing.schema().fields, *relationships}):
+    if taken := sorted(declared.keys() & existing.schema().fields.keys()):
         raise InvalidDeclaration(f"{name}.{taken[0]} exists: choose another name")
     attributes = {
         field: _Attribute().read(each if isinstance(each, dict) else {"type": each}, name, field)

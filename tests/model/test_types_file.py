@@ -95,8 +95,8 @@ INVALID: list[tuple[str, str]] = [
         for name in ("$x", "a.b", "_x", "x_", "X", "ä", "a b", "", "a" * 64)
     ),
     ('[computer]\nserial = "text"', "computer.serial exists: choose another name"),
-    ('[computer]\nowner = "text"', "computer.owner exists"),
-    ('[person]\ncomputers = "text"', "person.computers exists"),
+    ('[computer]\nowner = "text"', "field of computer declared twice: owner"),
+    ('[person]\ncomputers = "text"', "field of person declared twice: computers"),
     ('[computer]\nowner_period = "text"', "stored field of computer declared twice"),
     ('[person]\npassword = "text"', "person.password exists: choose another name"),
     ('[computer]\ncollection = "text"', "the collection of computer is computers"),
@@ -111,7 +111,10 @@ INVALID: list[tuple[str, str]] = [
         "choose from person, computer, ph",
     ),
     (PHONE + 'owner = {link = "person", inverse = "email"}', "field of person declared twice"),
-    ('[person]\ncomputers = {link = "person", inverse = "x"}', "person.computers exists"),
+    (
+        '[person]\ncomputers = {link = "person", inverse = "x"}',
+        "field of person declared twice: computers",
+    ),
     (PHONE + 'owner = {link = "person"}', "phone.owner.inverse: Missing data for required field."),
     (
         PHONE + 'owner = {link = "person", inverse = "p", unique = true}',

@@ -115,7 +115,7 @@ class ResourceType:
     type: JSON:API type, `person`. collection: path segment and MongoDB collection, `persons`.
     schema: of the attributes; those that are both `load_only` and `dump_only` are stored, but
     nothing that clients know of. unique: the names of attributes that no two resources share; null
-    is not compared. added: the names of attributes and links that a file of types declares.
+    is not compared.
     relationships, history_of, subject: derived by the graph, never declared. history_of: the link
     of whose history the resources are the periods. subject: the relationship that stands for all
     links, of which each resource has one. The service alone writes resources with either.
@@ -126,7 +126,6 @@ class ResourceType:
     schema: SchemaClass
     links: tuple[Link, ...] = ()
     unique: frozenset[str] = frozenset()
-    added: frozenset[str] = frozenset()
     history_of: Link | None = None
     subject: str | None = None
     relationships: Mapping[str, Relationship] = field(default_factory=dict)

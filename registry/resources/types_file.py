@@ -131,9 +131,7 @@ def _with_attributes(name: str, table: Table, existing: ResourceType | None) -> 
     unique = {
         field for field, each in declared.items() if isinstance(each, dict) and each.get("unique")
     }
-    return replace(
-        existing, schema=schema, unique=existing.unique | unique, added=frozenset(declared)
-    )
+    return replace(existing, schema=schema, unique=existing.unique | unique)
 
 
 def _is_link(declared: Any) -> bool:

@@ -23,7 +23,7 @@ from registry.storage.mongo.positions import Positions
 from registry.storage.tokens import Tokens
 from tests.conftest import LIMITS, Header, Serve
 from tests.devices import WITH_DEVICES
-from tests.feed import Stream, following
+from tests.feed import SECONDS, Stream, following
 from tests.mongods import client_of, initiate, other_mongod
 from tests.support import (
     COMPUTER,
@@ -67,7 +67,7 @@ async def present(api: Api) -> str:
 
 async def stream_status(api: Api, query: str = "", **headers: str) -> tuple[int, str]:
     """Return the status, and the code of the error, of a request for events that is refused."""
-    async with asyncio.timeout(30):  # otherwise it is not refused, and follows
+    async with asyncio.timeout(SECONDS):  # otherwise it is not refused, and follows
         response = await api.get(f"/changes{query}", **STREAM, **headers)
     return response.status, response.document["errors"][0]["code"]
 
@@ -389,13 +389,13 @@ async def raw_follower(api: Api, version: str = "1.1") -> AsyncIterator[socket.s
 
 
 async def receive_until(opened: socket.socket, part: bytes) -> bytes:
-    received = b""
-    async with asyncio.timeout(30):
-        while part not in received:
+    received = bytearray()
+    async with asyncio.timeout(SECONDS):
+        while part not in received[-4096 - len(part) :]:
             some = await asyncio.get_running_loop().sock_recv(opened, 4096)
             assert some, received
             received += some
-    return received
+    return bytes(received)
 
 
 async def test_an_http_1_0_client_gets_unchunked_events(api: Api) -> None:

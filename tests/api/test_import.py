@@ -47,17 +47,6 @@ async def report(api: Api, path: str, file: str | bytes, **headers: str) -> dict
     return {name: value for name, value in totals.items() if value}
 
 
-async def errors(api: Api, path: str, file: str | bytes) -> list[tuple[int, str | None, str]]:
-    """Send a file; return the line, the column and the detail of each error."""
-    status, lines = await post(api, path, file)
-    assert status == 200, lines
-    return [
-        (error["source"]["line"], error["source"].get("column"), error["detail"])
-        for line in lines
-        for error in line.get("errors", ())
-    ]
-
-
 async def count(api: Api) -> int:
     """Return how many computers are stored."""
     document = (await api.get("/computers?page[number]=1&page[size]=1")).document
@@ -99,23 +88,6 @@ async def test_rows_create_what_is_missing_and_change_what_differs(api: Api) -> 
         "unchanged": {"computer": 1},
     }
     assert await serials(api) == [("A", "ada@x.org"), ("B", None), ("C", "ada@x.org")]
-
-
-async def test_a_report_has_the_invalid_rows_and_the_others_are_stored(api: Api) -> None:
-    file = f"{HEADER}A,{ADA}\n,{ADA}\nB,ada@x.org,Eve,King\nC\nA,,,\nD,eve@x.org,,\n"
-    assert await errors(api, BY_SERIAL, file) == [
-        (3, "serial", "Missing data for required field."),
-        (4, "owner.first_name", "The `person` of an earlier row has `Ada`."),
-        (5, None, "The row has 1 cells instead of 4."),
-        (6, "serial", "The row repeats line 2: the same `serial`."),
-        (
-            7,
-            "owner.email",
-            "There is no `person` with this `email`. To create one, the row needs "
-            "`owner.first_name`, `owner.last_name`.",
-        ),
-    ]
-    assert await serials(api) == [("A", "ada@x.org")]
 
 
 async def test_the_name_of_a_person_finds_an_owner(api: Api) -> None:

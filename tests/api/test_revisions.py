@@ -13,7 +13,7 @@ from registry.resources import RESOURCES
 from registry.resources.types_file import TypesFile
 from registry.settings import Settings
 from tests.conftest import Header, Serve
-from tests.support import Api, Database, add, identifier, identity, new, to_one
+from tests.support import Api, Database, add, identity, new, to_one
 
 
 @pytest.fixture
@@ -55,33 +55,6 @@ async def changes(api: Api, path: str = "/revisions", **headers: str) -> list[An
 
 ADA = {"first_name": "Ada", "last_name": "King", "email": "ada@x.org"}
 OWNER = {"owner": {"type": "person", "id": "1"}}
-
-
-async def test_each_write_leaves_a_revision_of_each_resource_that_it_changes(fleet: Api) -> None:
-    assert await changes(fleet) == [
-        ("created", "person", "1", {}, ADA),
-        ("created", "computer", "1", {}, {"serial": "A", **OWNER}),
-        ("created", "computer", "2", {}, {"serial": "B", **OWNER}),
-        ("updated", "person", "1", {"last_name": "King"}, {"last_name": "L"}),
-        *[("updated", "computer", id_, OWNER, {}) for id_ in ("1", "2")],
-        ("deleted", "person", "1", ADA | {"last_name": "L"}, {}),
-    ]
-
-
-async def test_a_write_that_changes_nothing_leaves_no_revision(revised: Api) -> None:
-    ada = await revised.person("Ada", "King")
-    linkage = [identifier("computer", await revised.computer("A", ada))]
-    same = new("person", {"computers": {"data": linkage}}, last_name="King") | {"id": ada}
-    assert (await revised.send("PATCH", f"/persons/{ada}", same)).status == 200
-    await revised.request("DELETE", "/persons/7")
-    await revised.send("POST", "/persons", new("person", first_name="Bob"))
-    bob = new("person", first_name="Bob", last_name="King")
-    tried = await revised.send("POST", "/persons", bob, Prefer="tx=rollback")
-    assert tried.status == 201
-    assert [change[:3] for change in await changes(revised)] == [
-        ("created", "person", "1"),
-        ("created", "computer", "1"),
-    ]
 
 
 async def test_a_request_leaves_its_net_effect(revised: Api) -> None:
@@ -225,14 +198,6 @@ async def test_revisions_are_read_as_other_types(fleet: Api, path: str, ids: lis
     assert "number" not in path or document["meta"]["total"] == 7
 
 
-async def test_pages_by_cursor_lead_both_ways(fleet: Api) -> None:
-    pages = await fleet.pages("/revisions?sort=-at&page[size]=3")
-    ids = [id_ for page in pages for id_ in page.ids]
-    assert sorted(ids) == list("1234567")
-    back = (await fleet.get(pages[1].document["links"]["prev"].removeprefix(fleet.origin))).document
-    assert [revision["id"] for revision in back["data"]] == ids[:3]
-
-
 @pytest.mark.parametrize("method", ["POST", "PATCH", "DELETE"])
 async def test_revisions_cannot_be_written(fleet: Api, method: str) -> None:
     for path in ("/revisions", "/revisions/1", "/persons/1/relationships/revisions"):
@@ -254,17 +219,6 @@ async def test_include_gives_nothing_for_what_is_gone(fleet: Api) -> None:
     (first, *_) = nested["data"]
     assert first["relationships"]["revisions"]["meta"] == {"count": 2}
     assert len(nested["included"]) == 4
-
-
-async def test_a_table_has_the_values_in_json(fleet: Api) -> None:
-    response = await fleet.fetch(
-        "/revisions?fields[revision]=action,before,resource&filter[id]=1,5", Accept="text/csv"
-    )
-    assert response.text.splitlines() == [
-        "\ufeffaction,before,resource.type,resource.id",
-        "created,{},person,1",
-        'updated,"{""owner"":{""type"":""person"",""id"":""1""}}",computer,1',
-    ]
 
 
 async def test_a_client_sees_what_it_may_read(guarded: Api, header: Header) -> None:

@@ -85,12 +85,6 @@ def test_a_documented_command_exists_with_its_options(command: str) -> None:
         assert option in done.stdout
 
 
-def test_the_replica_set_has_the_members_of_its_services() -> None:
-    (listed,) = re.findall(r"const members = (\[.*?\])", SETUP)
-    assert yaml.safe_load(listed) == MEMBERS
-    assert set(SERVICES) == {"registry", "setup", *MEMBERS}
-
-
 def test_each_mongod_has_the_key_in_a_file_that_it_accepts() -> None:
     assert COMPOSE["secrets"]["mongodb_key"] == {"environment": "MONGODB_KEY"}
     for member in MEMBERS:

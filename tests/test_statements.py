@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 TESTS = Path(__file__).parent
@@ -9,6 +10,7 @@ TESTS = Path(__file__).parent
 STATEMENT = re.compile(r"- \*\*([A-Z ]+)\*\* `[^`]+`: (.*?)(?=\n- |\n\n|\n*\Z)", re.DOTALL)
 
 
+@cache
 def function_names(path: Path) -> set[str]:
     """Return the names of the test functions of a module."""
     functions = ast.FunctionDef | ast.AsyncFunctionDef

@@ -89,7 +89,7 @@ async def fill(api: Api, devices: Sequence[tuple[dict[str, Any], bool]]) -> None
         assert (await api.post("/devices", data)).status == 201
 
 
-@hypothesis_settings(max_examples=8)
+@hypothesis_settings(max_examples=5)
 @given(devices=st.lists(st.tuples(ATTRIBUTES, st.booleans()), min_size=1, max_size=4))
 async def test_an_export_can_be_imported_without_loss(
     devices: list[tuple[dict[str, Any], bool]],

@@ -79,11 +79,11 @@ def test_any_header_is_accepted_or_rejected_without_failure(header: str) -> None
 
 def test_long_values_are_not_kept() -> None:
     with traced_memory() as size:
-        for number in range(100):
+        for number in range(40):
             value = f"text/html{number};{';'.join(map(str, range(1_500)))}"
             check_accept((f"{MEDIA_TYPE}, {value}",))
             check_parameters(value)
-        assert size() < 2**20
+        assert size() < 2**18  # these values have 290,000 bytes
 
 
 def test_a_long_list_of_media_types_is_read_to_its_end() -> None:

@@ -72,8 +72,9 @@ def test_cells_without_a_value_come_last_in_both_directions(
     heads = page.get_by_role("columnheader")
     expect(heads.nth(2)).to_contain_text("Owner")
     # Ascending, the page on which the blanks begin has the first fifty of them.
-    for first, second in ((52, 8), (50, 10)):
+    for order, first, second in (("ascending", 52, 8), ("descending", 50, 10)):
         button(page, "Owner").click()
+        expect(heads.nth(2)).to_have_attribute("aria-sort", order)
         expect(rows(page, "Computers").nth(1)).to_contain_text("Blank Owner")
         expect(rows(page, "Computers").nth(2)).not_to_contain_text("Blank Owner")
         page.get_by_role("link", name="Next page").click()

@@ -3,7 +3,6 @@
 import { api, Failure } from "./api.js"
 import { openDialog } from "./dialogs.js"
 import { button, buttons, byId, copy, h } from "./dom.js"
-import { texts } from "./texts.js"
 import { learn, readableTypes, typeOf } from "./types.js"
 
 /** @import { Access } from "./types.js" */
@@ -58,7 +57,7 @@ function askForToken(help) {
       try {
         // A header can contain nothing else.
         const meta = /^[!-~]+$/.test(token) ? await verify(token) : null
-        if (!meta) throw new Error(texts.tokenRefused)
+        if (!meta) throw new Error("The registry does not know this token. It may have expired.")
         if (entered.has("keep")) sessionStorage.setItem(STORED, token)
         dialog.close()
         resolve(meta)
@@ -67,7 +66,7 @@ function askForToken(help) {
         input.focus()
       }
     })
-    const dialog = openDialog(texts.tokenTitle, [h("p", {}, help), form], { mayClose: null })
+    const dialog = openDialog("Access token needed", [h("p", {}, help), form], { mayClose: null })
     input.focus()
   })
 }
@@ -80,13 +79,13 @@ function forget() {
 
 /** Show the button that tells what the token allows. @param {Access} access */
 function showAccess(access) {
-  const list = (/** @type {string[]} */ names) => names.map((name) => typeOf(name).plural).join(", ") || texts.nothing
+  const list = (/** @type {string[]} */ names) => names.map((name) => typeOf(name).plural).join(", ") || "nothing"
   const facts = [
-    [texts.mayRead, list(access.read)],
-    [texts.mayWrite, list(access.write)],
+    ["See", list(access.read)],
+    ["Change", list(access.write)],
   ].flatMap(([label, names]) => [h("dt", {}, label), h("dd", {}, names)])
-  const open = () => openDialog(access.name, [h("dl", {}, ...facts), buttons(button(texts.tokenForget, forget))])
-  byId("access").replaceChildren(button(texts.access(access.name), open, { class: "quiet" }))
+  const open = () => openDialog(access.name, [h("dl", {}, ...facts), buttons(button("Forget the token", forget))])
+  byId("access").replaceChildren(button(`Access: ${access.name}`, open, { class: "quiet" }))
 }
 
 /**
@@ -98,7 +97,7 @@ export function askAgain(onChanged) {
   let asking = null
   const ask = async () => {
     const before = readableTypes().map((type) => type.name)
-    await requireAccess(texts.tokenExpired)
+    await requireAccess("The access token is no longer valid. Enter another one: nothing you typed is lost.")
     if (String(readableTypes().map((type) => type.name)) !== String(before)) onChanged()
     return true
   }

@@ -1,6 +1,6 @@
 /** Requests to the registry: its documents, failures and waits. */
 
-import { texts } from "./texts.js"
+import { explained, readable } from "./texts.js"
 
 const MEDIA_TYPE = "application/vnd.api+json"
 const ATOMIC = `${MEDIA_TYPE}; ext="https://jsonapi.org/ext/atomic"`
@@ -41,8 +41,8 @@ export const linkedTo = (resource) => Object.values(resource?.relationships ?? {
 export class Failure extends Error {
   /** @param {number} status @param {ErrorObject[]} [errors] @param {number} [retryAfter] in seconds */
   constructor(status, errors = [], retryAfter = 0) {
-    const told = errors.map((error) => ({ ...error, detail: texts.detail(error.detail) }))
-    super(texts.failure(status, told, retryAfter))
+    const told = errors.map((error) => ({ ...error, detail: readable(error.detail) }))
+    super(explained(status, told, retryAfter))
     this.status = status
     this.errors = told
     this.retryAfter = retryAfter

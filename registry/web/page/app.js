@@ -8,7 +8,7 @@ import { follow } from "./feed.js"
 import { FindBox } from "./find.js"
 import { bringFile, List } from "./list.js"
 import { currentPath, failed, markType, navigate, paste, recover, refresh, startRouter, tell } from "./router.js"
-import { texts } from "./texts.js"
+import { counted } from "./texts.js"
 import { readableTypes, writableTypes } from "./types.js"
 
 /** @import { View } from "./router.js" */
@@ -42,8 +42,8 @@ function showTypes() {
   const names = found.map((type) => type.plural.toLowerCase()).join(", ")
   const pick = (/** @type {Type} */ type, /** @type {{ id: string }} */ { id }) => navigate(`${type.path}/${id}`)
   const box = new FindBox(found, pick, {
-    label: texts.find,
-    placeholder: texts.findHint(names),
+    label: "Find",
+    placeholder: `Find ${names}`,
     id: "find",
     onAll: (type, text) => navigate(type.path, new URLSearchParams({ "filter[search]": text })),
   })
@@ -98,8 +98,8 @@ async function start() {
     showTypes()
     refresh()
   })
-  api.onWait = (seconds) => announce(texts.wait(seconds))
-  await requireAccess(texts.tokenHelp)
+  api.onWait = (seconds) => announce(`The registry is busy. Trying again in ${counted(seconds, "second")}.`)
+  await requireAccess("This registry needs an access token. Your administrator can create one.")
   showTypes()
   const top = byId("top")
   new ResizeObserver(() => document.documentElement.style.setProperty("--top", `${top.offsetHeight}px`)).observe(top)
@@ -124,7 +124,7 @@ async function start() {
     onChanges: tell,
     onGap: refresh,
     onConnection: (isConnected) => {
-      byId("connection").textContent = isConnected ? "" : texts.notConnected
+      byId("connection").textContent = isConnected ? "" : "Not connected: this page may be out of date."
       if (isConnected) recover()
     },
   })

@@ -4,7 +4,6 @@ import { chooseResource } from "./choose.js"
 import { announce, ask } from "./dialogs.js"
 import { field, h } from "./dom.js"
 import { itemsOf, performAll, relink } from "./operations.js"
-import { texts } from "./texts.js"
 import { countedOf } from "./types.js"
 import { controlFor, valueOf } from "./values.js"
 
@@ -13,13 +12,13 @@ import { controlFor, valueOf } from "./values.js"
 
 /** @param {Type} type @param {string[]} ids @param {Relationship} link */
 export async function assign(type, ids, link) {
-  const target = await chooseResource(texts.assignTitle(countedOf(type, ids.length)), link.target)
+  const target = await chooseResource(`Assign ${countedOf(type, ids.length)}`, link.target)
   return target && relinkAll(type, ids, link, target)
 }
 
 /** @param {Type} type @param {string[]} ids @param {Relationship} link */
 export async function unassign(type, ids, link) {
-  const agrees = await ask(texts.unassignQuestion(countedOf(type, ids.length)), [], texts.unassign)
+  const agrees = await ask(`Unassign ${countedOf(type, ids.length)}?`, [], "Unassign")
   return agrees ? relinkAll(type, ids, link, null) : null
 }
 
@@ -28,16 +27,16 @@ async function relinkAll(type, ids, link, target) {
   const items = await itemsOf(type, ids, link)
   const found = new Set(items.map((item) => item.id))
   const failures = await relink(type, link, items, target)
-  for (const id of ids) if (!found.has(id)) failures.set(id, texts.deleted)
+  for (const id of ids) if (!found.has(id)) failures.set(id, "Deleted meanwhile")
   return failures
 }
 
 /** @param {Type} type @param {string[]} ids */
 export async function remove(type, ids) {
-  const help = [h("p", {}, texts.deleteFinal)]
-  const title = texts.deleteQuestion(countedOf(type, ids.length))
-  if (!(await ask(title, help, texts.delete, { isDanger: true }))) return null
-  return perform(type, ids, texts.deletedName, ({ id }) => ({ op: "remove", ref: { type: type.name, id } }))
+  const help = [h("p", {}, "This cannot be undone.")]
+  const title = `Delete ${countedOf(type, ids.length)}?`
+  if (!(await ask(title, help, "Delete", { isDanger: true }))) return null
+  return perform(type, ids, (what) => `Deleted ${what}.`, ({ id }) => ({ op: "remove", ref: { type: type.name, id } }))
 }
 
 /**
@@ -53,17 +52,17 @@ export async function setAttribute(type, ids) {
   const showValue = () => {
     control = controlFor({ ...chosen(), required: !chosen().nullable }, null)
     control.id = "set-value"
-    place.replaceChildren(h("label", { for: control.id }, texts.value), control)
+    place.replaceChildren(h("label", { for: control.id }, "Value"), control)
   }
   const options = attributes.map(({ name, label }) => new Option(label, name))
   const names = h("select", { id: "set-name", change: showValue }, ...options)
   showValue()
-  const title = texts.setTitle(countedOf(type, ids.length))
-  const answer = ask(title, [field(texts.attribute, names), place], texts.apply)
+  const title = `Change ${countedOf(type, ids.length)}`
+  const answer = ask(title, [field("Attribute", names), place], "Apply")
   names.focus()
   if (!(await answer)) return null
   const data = { type: type.name, attributes: { [names.value]: valueOf(chosen().kind, control) } }
-  return perform(type, ids, texts.changedAll, ({ id }) => ({ op: "update", data: { ...data, id } }))
+  return perform(type, ids, (what) => `Changed ${what}.`, ({ id }) => ({ op: "update", data: { ...data, id } }))
 }
 
 /**

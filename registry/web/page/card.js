@@ -9,7 +9,7 @@ import { itemsOf, relink } from "./operations.js"
 import { inTurn, later } from "./reads.js"
 import { address, navigate, open } from "./router.js"
 import { columnsOf, linkTo, Table } from "./table.js"
-import { texts } from "./texts.js"
+import { GONE, withArticle } from "./texts.js"
 import { Timeline } from "./timeline.js"
 import { countedOf, fieldsWithNames, labelOf, links, mayLink, mayWrite, nameOf, typeOf } from "./types.js"
 import { shown } from "./values.js"
@@ -22,6 +22,7 @@ import { shown } from "./values.js"
 
 const ROWS = 10
 const COLLECT_MS = 150
+const CHANGED = "Somebody else has changed this meanwhile. Save, and you can compare."
 
 /** A card, which is a view of the page. */
 export class Card {
@@ -29,8 +30,8 @@ export class Card {
   #editor = null
   #header = h("header")
   #paper = h("div", { class: "paper" })
-  #edit = button(texts.edit, () => this.#openEditor())
-  #remove = button(texts.delete, () => this.#delete(), { class: "quiet danger" })
+  #edit = button("Edit", () => this.#openEditor())
+  #remove = button("Delete", () => this.#delete(), { class: "quiet danger" })
   #actions = h("div", { class: "actions" }, this.#edit, this.#remove)
 
   /** Read the resource; return its version. Raises Failure, AbortError. */
@@ -83,10 +84,10 @@ export class Card {
     const before = this.shown.etag
     try {
       await this.load()
-      if (before !== this.shown.etag) this.#editor?.tell(texts.changedMeanwhile)
+      if (before !== this.shown.etag) this.#editor?.tell(CHANGED)
     } catch (error) {
       if (!(error instanceof Failure && error.status === 404)) throw error
-      if (this.#editor) this.#editor.tell(texts.conflictGone)
+      if (this.#editor) this.#editor.tell(GONE)
       else await open()
     }
   }
@@ -117,9 +118,9 @@ export class Card {
       const [at, by] = ["at", "by"].map((name) => attributes[`${verb}_${name}`])
       const moment = this.type.authorship.find(({ name }) => name === `${verb}_at`)
       const time = moment && at && shown(moment, at)
-      return (at || by) && h("span", {}, `${label} `, time, by && h("bdi", {}, ` ${texts.by(by)}`))
+      return (at || by) && h("span", {}, `${label} `, time, by && h("bdi", {}, ` ${`by ${by}`}`))
     }
-    return h("p", { class: "authorship" }, line(texts.changedAt, "updated"), line(texts.createdAt, "created"))
+    return h("p", { class: "authorship" }, line("Changed", "updated"), line("Created", "created"))
   }
 
   /** Return the row of a to-one relationship, with what can be done to it. @param {Relationship} link */
@@ -127,11 +128,11 @@ export class Card {
     const { type } = this
     const { resource, included } = this.shown
     const linked = resource.relationships?.[link.name]?.data
-    const label = linked ? texts.change : texts.assign
+    const label = linked ? "Change" : "Assign"
     const named = (/** @type {string} */ verb) => ({ "aria-label": `${verb}: ${link.label}` })
     const kind = { class: linked ? null : "primary" }
     const assign = button(label, () => this.#assign(link), { ...named(label), ...kind })
-    const free = linked && button(texts.unassign, () => this.#relink(link, null), named(texts.unassign))
+    const free = linked && button("Unassign", () => this.#relink(link, null), named("Unassign"))
     const buttons = mayLink(type, link) && h("span", { class: "actions" }, assign, free)
     const value = h("span", {}, linkTo(type, link, resource, included))
     return [h("dt", {}, link.label), h("dd", { class: "link" }, value, buttons)]
@@ -139,7 +140,7 @@ export class Card {
 
   /** Ask for the resource that is to be linked. @param {Relationship} link */
   async #assign(link) {
-    const target = await chooseResource(texts.chooseLink(link.label, this.shown.name), link.target)
+    const target = await chooseResource(`Choose the ${link.label.toLowerCase()} of ${this.shown.name}`, link.target)
     if (target) await this.#relink(link, target)
   }
 
@@ -184,11 +185,11 @@ export class Card {
     const { type } = this
     const { name, etag } = this.shown
     const losses = this.parts.flatMap((part) => (part instanceof Section ? part.losses : []))
-    const help = [...losses, texts.deleteFinal].map((text) => h("p", {}, text))
-    if (!(await ask(texts.deleteQuestion(name), help, texts.delete, { isDanger: true }))) return
+    const help = [...losses, "This cannot be undone."].map((text) => h("p", {}, text))
+    if (!(await ask(`Delete ${name}?`, help, "Delete", { isDanger: true }))) return
     try {
       await api.change("DELETE", this.path, { headers: { "If-Match": etag } })
-      announce(texts.deletedName(name))
+      announce(`Deleted ${name}.`)
       navigate(type.path)
     } catch (error) {
       announceFailure(error)
@@ -219,8 +220,8 @@ class Section {
     const isChangeable = mayLink(card.type, link)
     const free = { name: "", label: "", kind: "actions", cell: (/** @type {Resource} */ member) => this.#free(member) }
     this.table = new Table(type, isChangeable ? [...columns, free] : columns)
-    const label = { "aria-label": `${texts.assign}: ${link.label}` }
-    const add = isChangeable && button(texts.assign, () => this.#add(), label)
+    const label = { "aria-label": `${"Assign"}: ${link.label}` }
+    const add = isChangeable && button("Assign", () => this.#add(), label)
     const heading = h("header", {}, h("h2", {}, link.label), this.#more, add)
     this.element = h("section", {}, heading, this.#content)
   }
@@ -228,12 +229,12 @@ class Section {
   /** @param {Resource} member */
   #free(member) {
     const name = nameOf(this.type, member)
-    return button(texts.unassign, () => this.#relink(member.id, null), { "aria-label": texts.unassignName(name) })
+    return button("Unassign", () => this.#relink(member.id, null), { "aria-label": `Unassign ${name}` })
   }
 
   async #add() {
     const { type, id, title } = this.card
-    const member = await chooseResource(texts.assignMember(this.type.label, title), this.type.name)
+    const member = await chooseResource(`Assign ${withArticle(this.type.label)} to ${title}`, this.type.name)
     if (member) await this.#relink(member.id, { type: type.name, id, name: title })
   }
 
@@ -250,8 +251,8 @@ class Section {
   /** What the deletion of the resource of the card means for these. */
   get losses() {
     const { type, link, total } = this
-    const isLost = link.writable && total > 0
-    return isLost ? [texts.deleteLinked(countedOf(type, total), total, labelOf(link.inverse))] : []
+    const lost = `no longer ${total === 1 ? "has" : "have"} ${withArticle(labelOf(link.inverse))}`
+    return link.writable && total > 0 ? [`${countedOf(type, total)} ${lost}.`] : []
   }
 
   async load() {
@@ -259,8 +260,8 @@ class Section {
     const { total } = document.meta
     this.total = total
     this.table.show(document)
-    show(this.#content, total > 0 ? this.table.element : h("p", { class: "empty" }, texts.noLinks))
-    const all = texts.showAll(countedOf(this.type, total))
+    show(this.#content, total > 0 ? this.table.element : h("p", { class: "empty" }, "None"))
+    const all = `All ${countedOf(this.type, total)}`
     show(this.#more, total > ROWS && h("a", { href: address(this.path, this.state) }, all))
   }
 }

@@ -4,7 +4,6 @@ import { openDialog } from "./dialogs.js"
 import { field } from "./dom.js"
 import { FindBox } from "./find.js"
 import { openCreation } from "./form.js"
-import { texts } from "./texts.js"
 import { nameOf, typeOf } from "./types.js"
 
 /** @import { Resource } from "./api.js" */
@@ -25,7 +24,7 @@ export function chooseResource(title, name) {
     }
     const box = new FindBox([type], (_, resource) => answer(resource), {
       label: type.label,
-      placeholder: texts.choose,
+      placeholder: "Type to find…",
       onNew: (_, text) => openCreation(type, { text, isSingle: true, onCreated: answer }),
     })
     const dialog = openDialog(title, [field(type.label, box.input)])

@@ -1,7 +1,6 @@
 /** Notes and modal dialogs. */
 
 import { button, buttons, byId, h, newId } from "./dom.js"
-import { texts } from "./texts.js"
 
 /** @import { Child } from "./dom.js" */
 /** What a note offers: a link by its target, or an action. @typedef {[string, string | (() => unknown)]} Offer */
@@ -15,7 +14,7 @@ const NOTE_MS = 10_000
  */
 export function announce(text, { isError = false, offer } = {}) {
   const remove = () => note.remove()
-  const close = button("×", remove, { "aria-label": texts.close, class: "quiet" })
+  const close = button("×", remove, { "aria-label": "Close", class: "quiet" })
   const [label, target] = offer ?? [""]
   const act = typeof target === "function" && (() => (remove(), target()))
   const control = act ? button(label, act) : target && h("a", { href: target }, label)
@@ -55,7 +54,7 @@ export function openDialog(title, content, { mayClose = () => true, kind } = {})
   const tryToClose = async () => {
     if (mayClose && (await mayClose())) dialog.close()
   }
-  const close = mayClose && button("×", tryToClose, { "aria-label": texts.close, class: "quiet" })
+  const close = mayClose && button("×", tryToClose, { "aria-label": "Close", class: "quiet" })
   const heading = h("header", {}, h("h2", { id }, title), close)
   const dialog = h("dialog", { "aria-labelledby": id, class: kind }, heading, ...content)
   const opener = document.activeElement
@@ -88,7 +87,7 @@ export function closeDialogs() {
  * @param {{ isDanger?: boolean, no?: string }} [options]
  * @returns {Promise<FormData | null>}
  */
-export function ask(title, content, yes, { isDanger = false, no = texts.cancel } = {}) {
+export function ask(title, content, yes, { isDanger = false, no = "Cancel" } = {}) {
   return new Promise((resolve) => {
     const refuse = button(no, () => dialog.close(), { autofocus: true })
     const agree = h("button", { value: "yes", class: isDanger ? "danger" : "primary" }, yes)
@@ -100,6 +99,6 @@ export function ask(title, content, yes, { isDanger = false, no = texts.cancel }
 
 /** Ask whether what was typed may be lost. */
 export async function askToLeave() {
-  const help = h("p", {}, texts.unsavedHelp)
-  return Boolean(await ask(texts.unsavedTitle, [help], texts.leave, { isDanger: true, no: texts.stay }))
+  const help = h("p", {}, "What you typed here is not saved yet.")
+  return Boolean(await ask("Leave without saving?", [help], "Leave", { isDanger: true, no: "Stay" }))
 }

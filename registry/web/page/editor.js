@@ -4,7 +4,7 @@ import { api, Failure } from "./api.js"
 import { announce, ask, askToLeave } from "./dialogs.js"
 import { button, buttons, grid, h, unlessBusy } from "./dom.js"
 import { Inputs } from "./form.js"
-import { texts } from "./texts.js"
+import { GONE } from "./texts.js"
 import { plain, shown } from "./values.js"
 
 /** @import { Card, Version } from "./card.js" */
@@ -17,7 +17,7 @@ export class Editor {
     this.onClose = onClose
     this.inputs = new Inputs(card.type, card.shown.resource.attributes)
     const base = card.shown
-    const save = h("button", { class: "primary" }, texts.save)
+    const save = h("button", { class: "primary" }, "Save")
     const stop = async () => (!this.inputs.isDirty || (await askToLeave())) && onClose()
     const submit = (/** @type {Event} */ event) => {
       event.preventDefault()
@@ -27,7 +27,7 @@ export class Editor {
       })
     }
     const keydown = (/** @type {KeyboardEvent} */ event) => event.key === "Escape" && stop()
-    const footer = buttons(button(texts.cancel, stop), save)
+    const footer = buttons(button("Cancel", stop), save)
     const states = { submit, keydown, novalidate: true, class: "facts" }
     this.element = h("form", states, this.inputs.element, footer)
   }
@@ -48,14 +48,14 @@ export class Editor {
       if (Object.keys(values).length > 0) {
         const data = { type: card.type.name, id: card.id, attributes: values }
         await api.change("PATCH", card.path, { body: { data }, headers: { "If-Match": base.etag } })
-        announce(texts.saved)
+        announce("Saved.")
       }
       await card.read()
       this.onClose()
     } catch (error) {
       const status = error instanceof Failure ? error.status : 0
       if (status === 412) await this.#resolve(values, base).catch((failure) => inputs.show(failure))
-      else if (status === 404) this.tell(texts.conflictGone)
+      else if (status === 404) this.tell(GONE)
       else inputs.show(error)
     }
   }
@@ -82,12 +82,13 @@ export class Editor {
     }
     const rows = attributes.map((attribute) => [
       attribute.label,
-      choice(attribute, texts.yours, mine[attribute.name], true),
-      choice(attribute, texts.theirs, theirs[attribute.name], false),
+      choice(attribute, "Yours", mine[attribute.name], true),
+      choice(attribute, "Theirs", theirs[attribute.name], false),
     ])
-    const choices = grid([texts.attribute, texts.yours, texts.theirs], rows)
-    const content = [h("p", {}, texts.conflictHelp), choices, card.authorship()]
-    const chosen = await ask(texts.conflictTitle, content, texts.keepChosen)
+    const choices = grid(["Attribute", "Yours", "Theirs"], rows)
+    const help = h("p", {}, "This was changed after you opened it. Choose what to keep.")
+    const content = [help, choices, card.authorship()]
+    const chosen = await ask("This was changed while you were editing", content, "Save what I chose")
     const kept = Object.entries(mine).filter(([name]) => chosen?.get(name) !== "false")
     if (chosen) await this.#save(Object.fromEntries(kept), current)
   }

@@ -2,7 +2,6 @@
 
 import { ask } from "./dialogs.js"
 import { button, field as labelled, h } from "./dom.js"
-import { texts } from "./texts.js"
 import { labelOf, operators } from "./types.js"
 import { controlFor, parsed } from "./values.js"
 
@@ -23,11 +22,11 @@ export function chips(type, state, onRemove) {
     const words = operatorLabel(filter, isNull ? (value === "true" ? "isNull" : "isNotNull") : operator)
     const isSearch = !filter && field === "search"
     const condition = `${labelOf(field ?? name)} ${words ?? operator}${isNull ? "" : ` ${value}`}`
-    const text = isSearch ? texts.searched(value) : condition
-    const remove = button("×", () => onRemove(name), { "aria-label": texts.remove(text), class: "quiet" })
+    const text = isSearch ? `contains “${value}”` : condition
+    const remove = button("×", () => onRemove(name), { "aria-label": `Remove: ${text}`, class: "quiet" })
     return h("li", {}, h("bdi", {}, text), remove)
   })
-  return items.length > 0 ? h("ul", { class: "chips", "aria-label": texts.filter }, ...items) : null
+  return items.length > 0 ? h("ul", { class: "chips", "aria-label": "Filter" }, ...items) : null
 }
 
 /**
@@ -45,8 +44,8 @@ export async function askForFilter(type, field = type.display?.name) {
     const kind = operand === "value" ? filter().value.kind : "text"
     control = controlFor({ ...filter().value, kind, nullable: kind === "boolean", required: true }, null)
     control.id = "filter-value"
-    const hint = operand === "list" ? h("small", {}, texts.valuesHint) : ""
-    place.replaceChildren(h("label", { for: control.id }, texts.value), control, hint)
+    const hint = operand === "list" ? h("small", {}, "Separate several values by commas.") : ""
+    place.replaceChildren(h("label", { for: control.id }, "Value"), control, hint)
     place.hidden = control.disabled = !operand
   }
   const showOperators = () => {
@@ -60,8 +59,8 @@ export async function askForFilter(type, field = type.display?.name) {
   const names = h("select", { id: "filter-field", change: showOperators }, ...options)
   const operator = h("select", { id: "filter-operator", change: showValue })
   showOperators()
-  const content = [labelled(texts.column, names), labelled(texts.condition, operator), place]
-  const answer = ask(texts.filter, content, texts.apply)
+  const content = [labelled("Column", names), labelled("Condition", operator), place]
+  const answer = ask("Filter", content, "Apply")
   control.focus()
   if (!(await answer)) return null
   const operand = operators[operator.value]?.operand
@@ -78,7 +77,8 @@ export async function askForFilter(type, field = type.display?.name) {
  * @param {string} name
  */
 function operatorLabel(filter, name) {
-  if (name === "isNull" || name === "isNotNull") return texts[name]
+  if (name === "isNull") return "is empty"
+  if (name === "isNotNull") return "is not empty"
   const isTime = filter?.value.kind === "date" || filter?.value.kind === "time"
   return isTime ? operators[name]?.time_label : operators[name]?.label
 }

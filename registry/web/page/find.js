@@ -3,7 +3,7 @@
 import { api, isAborted, pause } from "./api.js"
 import { copy, h, newId } from "./dom.js"
 import { columnsOf } from "./table.js"
-import { texts } from "./texts.js"
+import { counted, NONE } from "./texts.js"
 import { countedOf, fieldsWithNames, nameOf } from "./types.js"
 
 /** @import { Query, Resource } from "./api.js" */
@@ -45,7 +45,7 @@ async function search(type, filter, signal) {
   const found = document.data.map((/** @type {Resource} */ resource) => {
     const name = nameOf(type, resource)
     const cells = columns.map(({ cell }) => h("span", {}, cell(resource, document.included ?? [])).textContent ?? "")
-    const more = cells.filter((text) => text !== texts.none && !name.includes(text))
+    const more = cells.filter((text) => text !== NONE && !name.includes(text))
     return { resource, name, more: more.slice(0, 3).join(" · ") }
   })
   return { found, total: document.meta.total ?? found.length }
@@ -129,7 +129,7 @@ export class FindBox {
       const shown = [...known, ...others].slice(0, RESULTS_PER_TYPE)
       return [...this.#optionsOf(type, shown), ...this.#lastOf(type, text, Math.max(total, shown.length), shown.length)]
     })
-    this.#render((await Promise.all(options)).flat(), texts.foundNothing)
+    this.#render((await Promise.all(options)).flat(), "Nothing found")
     this.#searched = text
   }
 
@@ -152,10 +152,11 @@ export class FindBox {
     const { onAll, onNew } = this
     /** @type {Option[]} */
     const options = []
-    const title = texts.showAll(countedOf(type, total))
+    const title = `All ${countedOf(type, total)}`
     if (onAll && total > shown) options.push({ title, act: () => onAll(type, text) })
     // The options may be those of what was typed before.
-    if (onNew) options.push({ title: texts.chooseNew(type.label, text), act: (typed) => onNew(type, typed) })
+    const added = `New ${type.label.toLowerCase()} “${text}”…`
+    if (onNew) options.push({ title: added, act: (typed) => onNew(type, typed) })
     return options
   }
 
@@ -186,7 +187,8 @@ export class FindBox {
     if (this.#searched !== text) await this.#find(signal)
     if (this.onNew && this.#options.length === 1) return this.#pick(this.#options[0])
     this.#choose(0)
-    if (this.#options.length > 0) this.#status.textContent = texts.foundNoExact
+    if (this.#options.length === 0) return
+    this.#status.textContent = "No exact match. Press Enter again to open the first result."
   }
 
   /** @param {Option} option */
@@ -210,7 +212,7 @@ export class FindBox {
     const isEmpty = items.length === 0
     const empty = isEmpty && note ? [h("li", { role: "option", "aria-disabled": "true" }, note)] : []
     this.#list.replaceChildren(...items, ...empty)
-    this.#status.textContent = isEmpty ? note : texts.found(items.length)
+    this.#status.textContent = isEmpty ? note : counted(items.length, "result")
     this.#open(items.length + empty.length > 0)
     const chosen = this.#chosen
     this.#chosen = -1

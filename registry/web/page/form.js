@@ -5,7 +5,6 @@ import { announce, askToLeave, openDialog } from "./dialogs.js"
 import { buttons, field, h, newId, unlessBusy } from "./dom.js"
 import { FindBox } from "./find.js"
 import { protect } from "./router.js"
-import { texts } from "./texts.js"
 import { linkable, nameOf, typeOf } from "./types.js"
 import { controlFor, valueOf } from "./values.js"
 
@@ -63,10 +62,10 @@ export class Inputs {
       box.input.value = text
       box.input.setCustomValidity("")
     }
-    const box = new FindBox([typeOf(target)], pick, { label, placeholder: texts.choose })
+    const box = new FindBox([typeOf(target)], pick, { label, placeholder: "Type to find…" })
     box.input.addEventListener("input", () => {
       this.#linked.delete(name)
-      box.input.setCustomValidity(box.input.value.trim() && texts.fieldUnchosen)
+      box.input.setCustomValidity(box.input.value.trim() && "Choose one of the results, or leave this empty.")
     })
     this.#add(name, label, box.input)
   }
@@ -118,7 +117,7 @@ export class Inputs {
     this.#clear()
     const errors = error instanceof Failure ? error.errors : []
     const placed = errors.filter(({ source, links, detail }) => {
-      const more = links?.about ? [" ", h("a", { href: `#${links.about}` }, texts.taken)] : []
+      const more = links?.about ? [" ", h("a", { href: `#${links.about}` }, "Open the one that has it")] : []
       return this.#mark(source?.pointer?.split("/")[3] ?? "", detail, ...more)
     })
     const isAll = placed.length > 0 && placed.length === errors.length
@@ -169,7 +168,7 @@ export function openCreation(type, { onCreated, text = "", isSingle = false }) {
   let last = null
   let inputs = new Inputs(type, null)
   const again = h("input", { type: "checkbox", id: newId(), checked: staysOpen })
-  const create = h("button", { class: "primary" }, texts.create)
+  const create = h("button", { class: "primary" }, "Create")
   const send = async () => {
     const attributes = inputs.read()
     if (!attributes) return
@@ -177,8 +176,8 @@ export function openCreation(type, { onCreated, text = "", isSingle = false }) {
     const query = type.display ? { [`fields[${type.name}]`]: type.display.name } : {}
     const document = await api.change("POST", type.path, { query, body: { data } })
     const created = (last = /** @type {Resource} */ (document?.data))
-    const text = texts.created(nameOf(type, created))
-    if (!isSingle) announce(text, { offer: [texts.open, `#${type.path}/${created.id}`] })
+    const text = `Created ${nameOf(type, created)}.`
+    if (!isSingle) announce(text, { offer: ["Open", `#${type.path}/${created.id}`] })
     staysOpen = again.checked
     if (isSingle || !again.checked) return dialog.close()
     const { element } = inputs
@@ -190,9 +189,10 @@ export function openCreation(type, { onCreated, text = "", isSingle = false }) {
     event.preventDefault()
     unlessBusy(create, send).catch((error) => inputs.show(error))
   }
-  const another = h("label", { class: "check", for: again.id }, again, texts.another)
+  const another = h("label", { class: "check", for: again.id }, again, "Stay here to add another")
   const form = h("form", { submit, novalidate: true }, inputs.element, buttons(!isSingle && another, create))
-  const dialog = openDialog(texts.add(type.label), [form], { mayClose: () => !inputs.isDirty || askToLeave() })
+  const mayClose = () => !inputs.isDirty || askToLeave()
+  const dialog = openDialog(`New ${type.label.toLowerCase()}`, [form], { mayClose })
   dialog.addEventListener("close", () => last && onCreated(last))
   inputs.focus()
   if (text) inputs.enter(text)

@@ -5,7 +5,7 @@ import { announceFailure, ask, openDialog } from "./dialogs.js"
 import { button, buttons, copy, field, grid, h } from "./dom.js"
 import { saveFile } from "./list.js"
 import { refresh } from "./router.js"
-import { texts } from "./texts.js"
+import { counted, NONE, readable } from "./texts.js"
 import { countedOf, labelOf, linkable, typeOf, writableTypes } from "./types.js"
 
 /** @import { ErrorObject, Query } from "./api.js" */
@@ -19,6 +19,9 @@ const MAX_COLUMNS = 200
 const HEAD_BYTES = 65_536
 const MAX_SAMPLE = 500
 const DELIMITERS = [",", ";", "\t", "|"]
+const EFFECTS = { created: "New", updated: "Changed", unchanged: "Unchanged" }
+const STOPPED =
+  "The import has stopped. Import the file again to continue: what is stored stays, nothing is stored twice."
 const FORMULA = /^[=+\-@\t\r]/
 
 /**
@@ -78,16 +81,20 @@ export function openImport(preferred, dropped) {
     const decoded = new TextDecoder(charset.value).decode(bytes, { stream: true })
     const [head, ...sample] = decoded.replace(/^sep=.\r?\n/i, "").split(/\r\n|\r|\n/)
     const headers = cellsOf(head)
-    if (headers.length > MAX_COLUMNS) return place.replaceChildren(alertOf(texts.importTooWide(MAX_COLUMNS)))
+    if (headers.length > MAX_COLUMNS) {
+      const text = `This file has more than ${MAX_COLUMNS} columns. Remove those that are not needed.`
+      return place.replaceChildren(alertOf(text))
+    }
     const encoded = file.slice(0, file.size, `text/csv; charset=${charset.value}`)
     const job = new Job(typeOf(kind.value), headers, encoded, stop.signal, (isBusy) => (controls.disabled = isBusy))
     const lines = h("bdi", {}, sample.slice(0, 3).join("\n").slice(0, MAX_SAMPLE))
-    const preview = h("pre", { class: "scrolls", tabindex: "0", "aria-label": texts.importSample }, lines)
+    const preview = h("pre", { class: "scrolls", tabindex: "0", "aria-label": "First rows" }, lines)
     place.replaceChildren(preview, job.element)
   }
   controls.addEventListener("change", () => read().catch(announceFailure))
-  const mayClose = () => !controls.disabled || ask(texts.importStop, [h("p", {}, texts.importStopHelp)], texts.leave)
-  const dialog = openDialog(texts.import, [form], { kind: "wide", mayClose })
+  const help = () => h("p", {}, "Rows that are already stored remain.")
+  const mayClose = () => !controls.disabled || ask("Stop the import?", [help()], "Leave")
+  const dialog = openDialog("Import CSV", [form], { kind: "wide", mayClose })
   dialog.addEventListener("close", () => {
     stop.abort()
     refresh()
@@ -122,14 +129,14 @@ class Job {
       const meant = columnFor(header, names)
       const options = names.map((name) => new Option(labelOf(name), name, false, name === meant))
       const change = () => this.#showKeys()
-      return h("select", { id: `import-${index}`, change }, new Option(texts.importIgnore, ""), ...options)
+      return h("select", { id: `import-${index}`, change }, new Option("Leave out", ""), ...options)
     })
     const rows = this.selects.map((select, index) => [
-      h("label", { for: select.id }, h("bdi", {}, headers[index] || texts.none)),
+      h("label", { for: select.id }, h("bdi", {}, headers[index] || NONE)),
       select,
     ])
-    const check = button(texts.importCheck, () => this.#run(true), { class: "primary" })
-    const choices = [grid([texts.importColumn, texts.importField], rows), field(texts.importKey, this.#key)]
+    const check = button("Check", () => this.#run(true), { class: "primary" })
+    const choices = [grid(["Column of the file", "Becomes"], rows), field("Identify existing rows by", this.#key)]
     this.controls = h("fieldset", {}, ...choices, buttons(this.#ignored, check))
     this.element = h("div", {}, this.controls, this.#result)
     this.#showKeys()
@@ -146,9 +153,9 @@ class Job {
     if (own.length > 1 && own.length < 5) {
       options.push(new Option(own.map(labelOf).join(" + "), own.join(","), false, !chosen))
     }
-    this.#key.replaceChildren(...options, new Option(texts.importNoKey, ""))
+    this.#key.replaceChildren(...options, new Option("Don't match; create every row", ""))
     const ignored = this.headers.filter((_, index) => !this.selects[index].value)
-    this.#ignored.textContent = ignored.length > 0 ? texts.importIgnored(ignored.join(", ")) : ""
+    this.#ignored.textContent = ignored.length > 0 ? `Left out: ${ignored.join(", ")}` : ""
   }
 
   /** @returns {Query} */
@@ -165,14 +172,14 @@ class Job {
    * @param {number} [total] how many rows there are
    */
   async #run(isDryRun, total) {
-    const bar = h("progress", { max: total, "aria-label": texts.progress })
+    const bar = h("progress", { max: total, "aria-label": "Progress" })
     const words = h("p")
     this.#show(bar, words)
     this.onBusy((this.controls.disabled = true))
     try {
       const report = await this.#send(isDryRun, (rows) => {
         if (total) bar.value = rows
-        words.textContent = isDryRun ? texts.importChecked(rows) : texts.importDone(rows)
+        words.textContent = isDryRun ? `Checked ${counted(rows, "row")}.` : `Imported ${counted(rows, "row")}.`
       })
       this.#tell(report, isDryRun)
     } catch (error) {
@@ -206,20 +213,19 @@ class Job {
   /** @param {Report} report @param {boolean} isDryRun */
   #tell({ meta, errors, isComplete }, isDryRun) {
     const good = meta.rows - meta.invalid
-    const counts = ["created", "updated", "unchanged"].flatMap((effect) =>
-      Object.entries(meta[effect] ?? {}).map(([name, count]) => {
-        return texts.importCount(effect, countedOf(typeOf(name), /** @type {number} */ (count)))
-      }),
+    const counts = Object.entries(EFFECTS).flatMap(([effect, label]) =>
+      Object.entries(meta[effect] ?? {}).map(([name, count]) => `${label}: ${countedOf(typeOf(name), Number(count))}.`),
     )
-    const found = isDryRun ? texts.importGood(good) : texts.importDone(good)
+    const found = isDryRun ? `${counted(good, "row")} can be imported.` : `Imported ${counted(good, "row")}.`
     const [first] = errors
-    const reason = first && texts.importBad(meta.invalid, first.source?.line ?? null, texts.detail(first.detail))
-    const apply = button(texts.importApply(good), () => this.#run(false, meta.rows), { class: "primary" })
+    const invalid = meta.invalid > 0 ? `${counted(meta.invalid, "row")} cannot be imported. ` : ""
+    const line = first?.source?.line ? `Line ${first.source.line}: ` : ""
+    const apply = button(`Import ${counted(good, "row")}`, () => this.#run(false, meta.rows), { class: "primary" })
     const mayApply = isDryRun && good > 0
     this.#show(
-      !isComplete && alertOf(texts.importStopped),
+      !isComplete && alertOf(STOPPED),
       h("p", { class: "done" }, [found, ...counts].join(" ")),
-      first && h("p", { class: "error" }, reason),
+      first && h("p", { class: "error" }, invalid, line, readable(first.detail)),
       mayApply && buttons(apply),
       first && this.#errors(errors),
     )
@@ -228,8 +234,8 @@ class Job {
 
   /** @param {ErrorObject[]} errors */
   #errors(errors) {
-    const heads = [texts.line, texts.column, texts.error]
-    const rows = errors.map(({ source, detail }) => [source?.line, source?.column, texts.detail(detail)])
+    const heads = ["Line", "Column", "Error"]
+    const rows = errors.map(({ source, detail }) => [source?.line, source?.column, readable(detail)])
     const quoted = (/** @type {unknown} */ cell) => {
       const text = String(cell ?? "")
       return `"${(FORMULA.test(text) ? `'${text}` : text).replaceAll('"', '""')}"`
@@ -239,8 +245,8 @@ class Job {
       saveFile(new Blob([`\ufeff${lines.join("\r\n")}\r\n`], { type: "text/csv" }), "errors.csv")
     }
     const more = errors.length - MAX_SHOWN
-    const rest = more > 0 && h("p", {}, texts.importMore(more))
-    return h("div", {}, grid(heads, rows.slice(0, MAX_SHOWN)), rest, buttons(button(texts.importErrors, save)))
+    const rest = more > 0 && h("p", {}, `and ${counted(more, "more error")}`)
+    return h("div", {}, grid(heads, rows.slice(0, MAX_SHOWN)), rest, buttons(button("Download errors", save)))
   }
 
   /** @param {...Child} content */

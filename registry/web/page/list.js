@@ -8,7 +8,7 @@ import { inTurn, later } from "./reads.js"
 import { address, navigate } from "./router.js"
 import { Selection } from "./selection.js"
 import { columnsOf, Table } from "./table.js"
-import { texts } from "./texts.js"
+import { counted, number } from "./texts.js"
 import { countedLinks, countedOf, fieldsWithNames, mayWrite } from "./types.js"
 
 /** @import { Document, Query, Resource } from "./api.js" */
@@ -59,10 +59,10 @@ export class List {
     this.selection = new Selection(type, path, this.filters)
     this.table = new Table(type, mayWrite(type.name) ? [this.selection.column, ...columns] : columns)
     this.selection.attach(this.table)
-    const take = button(texts.download, () => this.#download(take))
-    this.tools = [this.#sortBox(), button(texts.filter, () => this.#chooseFilter()), take]
-    const bring = button(texts.import, () => bringFile(type))
-    const create = button(texts.add(type.label), () => this.#create(), { class: "primary" })
+    const take = button("Download CSV", () => this.#download(take))
+    this.tools = [this.#sortBox(), button("Filter", () => this.#chooseFilter()), take]
+    const bring = button("Import CSV", () => bringFile(type))
+    const create = button(`New ${type.label.toLowerCase()}`, () => this.#create(), { class: "primary" })
     this.additions = !parent && mayWrite(type.name) ? [bring, create] : []
     const up = path.split("/").slice(0, 3).join("/")
     const crumb = parent && h("p", { class: "crumb" }, h("a", { href: `#${up}` }, parent.label))
@@ -85,8 +85,8 @@ export class List {
     const isEmpty = isBlank && !isFiltered && this.additions.length > 0
     show(this.#actions, ...this.tools, ...(isEmpty ? [] : this.additions))
     if (isBlank) {
-      const help = h("p", {}, isFiltered ? texts.noMatch : texts.empty(this.type.plural))
-      const more = isEmpty ? [buttons(...this.additions), h("p", {}, texts.emptyHelp)] : []
+      const help = h("p", {}, isFiltered ? "Nothing matches these filters" : `No ${this.type.plural.toLowerCase()} yet`)
+      const more = isEmpty ? [buttons(...this.additions), h("p", {}, "Or drop a CSV file anywhere on this page.")] : []
       show(this.#content, h("div", { class: "blank" }, help, ...more))
     } else {
       this.table.show(document)
@@ -147,8 +147,9 @@ export class List {
   #tellCount(total) {
     if (Number.isNaN(this.#known)) this.#known = total
     const added = total - this.#known
-    const newest = () => this.#navigate({ sort: "-id" })
-    show(this.#newer, added > 0 && button(texts.newer(added), newest, { class: "newer" }))
+    const text = `${counted(added, "new entry", "new entries")}: show the newest first`
+    const newest = button(text, () => this.#navigate({ sort: "-id" }), { class: "newer" })
+    show(this.#newer, added > 0 && newest)
     this.#count.textContent = countedOf(this.type, total)
     this.selection.total = total
     this.selection.render()
@@ -201,7 +202,7 @@ export class List {
     const next = order === "ascending" ? `-${sort}` : sort
     const control = button(label, () => this.#navigate({ sort: next }), { class: "sort" })
     const filter = this.type.filters.find((other) => other.name === (kind === "link" ? sort : name))
-    const title = texts.filterBy(label)
+    const title = `Filter by ${label.toLowerCase()}`
     const funnel = { "aria-label": title, title, class: "funnel" }
     const choose = filter && button("", () => this.#chooseFilter(filter.name), funnel)
     return h("th", { ...attributes, "aria-sort": order ?? "none" }, control, choose)
@@ -214,9 +215,9 @@ export class List {
     const options = this.columns.flatMap(({ sort, label }) =>
       sort ? [option(`${label} ↑`, sort), option(`${label} ↓`, `-${sort}`)] : [],
     )
-    if (!options.some(({ selected }) => selected)) options.unshift(option(texts.otherSort, this.sort))
+    if (!options.some(({ selected }) => selected)) options.unshift(option("Other", this.sort))
     const change = () => this.#navigate({ sort: box.value })
-    const box = h("select", { "aria-label": texts.sortBy, class: "sort-by", change }, ...options)
+    const box = h("select", { "aria-label": "Sort by", class: "sort-by", change }, ...options)
     return box
   }
 
@@ -239,8 +240,8 @@ export class List {
       const state = this.#changedState({ [isNumbered ? "page[number]" : name]: cursor })
       return h("a", { href: address(this.path, state), class: "button" }, label)
     }
-    const links = [link(texts.previous, "page[before]", before), link(texts.next, "page[after]", after)]
-    return h("nav", { class: "pages", "aria-label": texts.pages }, ...links)
+    const links = [link("Previous page", "page[before]", before), link("Next page", "page[after]", after)]
+    return h("nav", { class: "pages", "aria-label": "Pages" }, ...links)
   }
 
   /** Ask for a filter. @param {string} [field] */
@@ -259,13 +260,13 @@ export class List {
       for await (const part of partsOf(response)) {
         parts.push(part)
         size += part.length
-        control.textContent = texts.downloading(size)
+        control.textContent = `Downloading: ${number(Math.ceil(size / 1e6))} MB`
       }
       saveFile(new Blob(parts, { type: "text/csv" }), `${this.path.split("/").at(-1)}.csv`)
     } catch (error) {
       announceFailure(error)
     }
-    control.textContent = texts.download
+    control.textContent = "Download CSV"
   }
 }
 

@@ -3,7 +3,6 @@
 import { api, batches, Failure } from "./api.js"
 import { announce, announceFailure } from "./dialogs.js"
 import { refresh } from "./router.js"
-import { texts } from "./texts.js"
 import { countedOf, labelOf, nameOf } from "./types.js"
 
 /** @import { Identifier, Resource } from "./api.js" */
@@ -113,8 +112,9 @@ export async function relink(type, link, items, target) {
   const done = items.filter((item) => !failures.has(item.id))
   if (done.length > 0) {
     const what = done.length === 1 ? done[0].name : countedOf(type, done.length)
-    const text = target ? texts.assigned(what, target.name) : texts.unassigned(what, done.length)
-    announce(text, { offer: [texts.undo, () => undo(type, link, done, target).catch(announceFailure)] })
+    const freed = `${what} ${done.length === 1 ? "is" : "are"} no longer assigned.`
+    const text = target ? `${what} → ${target.name}` : freed
+    announce(text, { offer: ["Undo", () => undo(type, link, done, target).catch(announceFailure)] })
   }
   return failures
 }
@@ -134,7 +134,8 @@ async function undo(type, link, items, target) {
   const kept = items.length - unchanged.length + failures.size
   if (kept > 0) {
     const what = items.length === 1 ? items[0].name : countedOf(type, kept)
-    announce(texts.notUndone(what, labelOf(link.name), kept), { isError: true })
-  } else announce(texts.undone)
+    const other = `${kept === 1 ? "has" : "have"} another ${labelOf(link.name).toLowerCase()}`
+    announce(`${what} ${other} meanwhile, which stays.`, { isError: true })
+  } else announce("Undone.")
   await refresh()
 }

@@ -3,7 +3,6 @@
 import { Failure } from "./api.js"
 import { askToLeave, closeDialogs } from "./dialogs.js"
 import { button, byId, h } from "./dom.js"
-import { texts } from "./texts.js"
 
 /** @import { Change } from "./feed.js" */
 /**
@@ -158,7 +157,7 @@ export async function open({ left, isBack = false } = {}) {
   isLoading = false
   main.removeAttribute("aria-busy")
   main.replaceChildren(content)
-  document.title = `${view?.title ?? texts.notFound} – ${byId("title").textContent}`
+  document.title = `${view?.title ?? "There is nothing here"} – ${byId("title").textContent}`
   markType()
   if (early.length > 0) view?.update(early)
   if (left === undefined) return
@@ -174,9 +173,9 @@ export function failed(error, retry) {
   return h(
     "section",
     { class: "blank", role: "alert" },
-    h("h1", { tabindex: "-1" }, isMissing ? texts.notFound : texts.failed),
-    h("p", {}, isMissing ? texts.notFoundHelp : error.message),
-    isMissing ? null : button(texts.tryAgain, retry, { class: "primary" }),
+    h("h1", { tabindex: "-1" }, isMissing ? "There is nothing here" : "That did not work"),
+    h("p", {}, isMissing ? "It may have been deleted, or the link is incomplete." : error.message),
+    isMissing ? null : button("Try again", retry, { class: "primary" }),
   )
 }
 

@@ -4,7 +4,7 @@ import { api, batches, loaded } from "./api.js"
 import { announce, openDialog } from "./dialogs.js"
 import { button, grid, h, show } from "./dom.js"
 import { refresh } from "./router.js"
-import { texts } from "./texts.js"
+import { number } from "./texts.js"
 import { countedOf, linkable, nameOf } from "./types.js"
 
 /** @import { Query, Resource } from "./api.js" */
@@ -24,8 +24,8 @@ export class Selection {
   #failures = new Map()
   /** The box that was used last. @type {HTMLInputElement | null} */
   #anchor = null
-  #all = h("input", { type: "checkbox", "aria-label": texts.selectAll, change: () => this.#selectShown() })
-  element = h("div", { class: "selection", role: "group", "aria-label": texts.selection, hidden: true })
+  #all = h("input", { type: "checkbox", "aria-label": "Select all", change: () => this.#selectShown() })
+  element = h("div", { class: "selection", role: "group", "aria-label": "Selection", hidden: true })
 
   /** @param {Type} type @param {string} path of the collection @param {Query} filters those in force */
   constructor(type, path, filters) {
@@ -41,7 +41,7 @@ export class Selection {
   /** The column with the boxes. @returns {Column} */
   get column() {
     const cell = (/** @type {Resource} */ resource) => {
-      const name = texts.select(nameOf(this.type, resource))
+      const name = `Select ${nameOf(this.type, resource)}`
       return h("input", { type: "checkbox", "aria-label": name, value: resource.id })
     }
     const head = h("th", { role: "columnheader", scope: "col", class: "select" }, this.#all)
@@ -109,21 +109,22 @@ export class Selection {
     const links = linkable(type)
     const isSole = links.length === 1
     const hasMore = this.total > count && this.total <= MAX_SELECTED
+    const matching = `Select all ${number(this.total)} that match`
     show(
       this.element,
-      h("strong", { role: "status" }, texts.selected(count)),
-      hasMore && button(texts.selectMatching(this.total), () => this.#selectMatching(), { class: "quiet" }),
+      h("strong", { role: "status" }, `${number(count)} selected`),
+      hasMore && button(matching, () => this.#selectMatching(), { class: "quiet" }),
       ...links.flatMap((link) => [
-        button(isSole ? texts.assignAll : texts.assignLink(link.label), () =>
+        button(isSole ? "Assign to…" : `Assign ${link.label.toLowerCase()}…`, () =>
           this.#act((bulk, ids) => bulk.assign(type, ids, link)),
         ),
-        button(isSole ? texts.unassign : texts.unassignLink(link.label), () =>
+        button(isSole ? "Unassign" : `Unassign ${link.label.toLowerCase()}`, () =>
           this.#act((bulk, ids) => bulk.unassign(type, ids, link)),
         ),
       ]),
-      button(texts.setAttribute, () => this.#act((bulk, ids) => bulk.setAttribute(type, ids))),
-      button(texts.delete, () => this.#act((bulk, ids) => bulk.remove(type, ids)), { class: "danger" }),
-      button(texts.selectNone, () => this.#clear(), { class: "quiet" }),
+      button("Set attribute", () => this.#act((bulk, ids) => bulk.setAttribute(type, ids))),
+      button("Delete", () => this.#act((bulk, ids) => bulk.remove(type, ids)), { class: "danger" }),
+      button("Select none", () => this.#clear(), { class: "quiet" }),
     )
   }
 
@@ -167,8 +168,9 @@ export class Selection {
     }
     this.render()
     const unknown = names.filter((name) => !known.has(name))
+    const isError = unknown.length > 0
     const told = unknown.slice(0, MAX_TOLD).join(", ")
-    announce(unknown.length > 0 ? texts.pastedUnknown(told) : texts.pasted, { isError: unknown.length > 0 })
+    announce(isError ? `Not found: ${told}.` : "All pasted names are selected.", { isError })
   }
 
   /**
@@ -188,9 +190,9 @@ export class Selection {
     if (failures.size > 0) {
       const names = new Map(this.table?.resources.map((resource) => [resource.id, nameOf(this.type, resource)]))
       const named = [...failures].slice(0, MAX_TOLD)
-      const rows = named.map(([id, reason]) => [names.get(id) ?? texts.numbered(this.type.label, id), reason])
-      openDialog(texts.failedTitle(countedOf(this.type, failures.size)), [
-        grid([this.type.label, texts.error], rows),
+      const rows = named.map(([id, reason]) => [names.get(id) ?? `${this.type.label} ${id}`, reason])
+      openDialog(`${countedOf(this.type, failures.size)} could not be changed`, [
+        grid([this.type.label, "Error"], rows),
       ])
     }
     await refresh()

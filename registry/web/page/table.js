@@ -2,7 +2,7 @@
 
 import { isSame, linkedTo } from "./api.js"
 import { h, show } from "./dom.js"
-import { texts } from "./texts.js"
+import { NONE, number } from "./texts.js"
 import { countedLinks, links, nameOf, typeOf } from "./types.js"
 import { shown } from "./values.js"
 
@@ -106,7 +106,7 @@ export class Table {
   /** @param {HTMLTableRowElement} row @param {string} id */
   #strike(row, id) {
     row.classList.add("deleted")
-    row.title = texts.deleted
+    row.title = "Deleted meanwhile"
     this.#rows.delete(id)
     for (const box of row.querySelectorAll("input")) box.disabled = true
   }
@@ -143,7 +143,7 @@ export function columnsOf(type, hidden) {
   const attributes = own.map((attribute) => columnOf(type, attribute))
   if (!type.writable) return [...attributes, ...linked, ...type.authorship.map((fact) => columnOf(type, fact))]
   const heading = {
-    ...(display ? columnOf(type, display) : { name: "id", label: texts.id, sort: "id" }),
+    ...(display ? columnOf(type, display) : { name: "id", label: "ID", sort: "id" }),
     cell: (/** @type {Resource} */ resource) => linkOf(resource),
     kind: "name",
   }
@@ -154,7 +154,7 @@ export function columnsOf(type, hidden) {
 function columnOfCount(type, { name, label }) {
   const cell = (/** @type {Resource} */ { id, relationships }) => {
     const count = relationships?.[name]?.meta?.count
-    return count ? h("a", { href: `#${type.path}/${id}/${name}` }, texts.number(count)) : texts.number(count ?? 0)
+    return count ? h("a", { href: `#${type.path}/${id}/${name}` }, number(count)) : number(count ?? 0)
   }
   return { name, label, kind: "integer", cell }
 }
@@ -165,7 +165,7 @@ function columnOf(type, attribute) {
   const cell = (/** @type {Resource} */ resource) => {
     const value = resource.attributes[name]
     // The registry itself leaves out a time only of what has not ended.
-    return !value && kind === "time" && !type.writable ? texts.lasting : shown(attribute, value)
+    return !value && kind === "time" && !type.writable ? "now" : shown(attribute, value)
   }
   return { name, label, sort: type.sort.includes(name) ? name : undefined, blank: nullable ? name : "", kind, cell }
 }
@@ -192,7 +192,7 @@ export function linkTo(type, link, resource, included) {
   // A period keeps the name that a linked resource had when it ended.
   const copy = type.attributes.find((attribute) => attribute.copiedFrom === link.name)
   const copied = copy && resource.attributes[copy.name]
-  if (!linked) return copied ?? h("span", { class: "empty" }, texts.none)
+  if (!linked) return copied ?? h("span", { class: "empty" }, NONE)
   return linkOf(linked, included, copied)
 }
 

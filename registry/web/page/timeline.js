@@ -3,7 +3,7 @@
 import { api } from "./api.js"
 import { h, show } from "./dom.js"
 import { address } from "./router.js"
-import { texts } from "./texts.js"
+import { NONE } from "./texts.js"
 import { links, nameOf, typeOf } from "./types.js"
 import { shown } from "./values.js"
 
@@ -12,6 +12,9 @@ import { shown } from "./values.js"
 /** @import { Relationship, Type } from "./types.js" */
 
 const SHOWN = 20
+
+/** @type {Record<string, string>} */
+const ACTIONS = { created: "Created", updated: "Changed", deleted: "Deleted" }
 
 /** The newest revisions of a resource. */
 export class Timeline {
@@ -33,7 +36,7 @@ export class Timeline {
     await this.#readNames(document.data)
     show(this.#list, ...document.data.map((/** @type {Resource} */ revision) => this.#item(revision)))
     const state = new URLSearchParams({ sort: "-at" })
-    show(this.#more, document.meta.page?.after && h("a", { href: address(this.path, state) }, texts.allChanges))
+    show(this.#more, document.meta.page?.after && h("a", { href: address(this.path, state) }, "All changes"))
   }
 
   /** Read what people call the resources that revisions name by their ids. @param {Resource[]} revisions */
@@ -52,7 +55,7 @@ export class Timeline {
   /** @param {Resource} revision */
   #item({ attributes: { at, author, action, before, after } }) {
     const [time] = typeOf("revision").attributes.filter(({ name }) => name === "at")
-    const by = author && h("bdi", {}, ` ${texts.by(author)}`)
+    const by = author && h("bdi", {}, ` ${`by ${author}`}`)
     const names = [...new Set([...Object.keys(before), ...Object.keys(after)])]
     const changes = names.map((name) => {
       const [old, now] = [before, after].map((values) => this.#value(name, values[name]))
@@ -62,7 +65,7 @@ export class Timeline {
         h("dd", {}, ...(isUpdate ? [old, " → ", now] : [name in after ? now : old])),
       ]
     })
-    const heading = h("p", {}, texts.actions[action] ?? action, " ", shown(time, at), by)
+    const heading = h("p", {}, ACTIONS[action] ?? action, " ", shown(time, at), by)
     return h("li", {}, heading, h("dl", {}, ...changes.flat()))
   }
 
@@ -80,6 +83,6 @@ export class Timeline {
       return h("a", { href: `#${type.path}/${value.id}` }, h("bdi", {}, text))
     }
     const attribute = this.type.attributes.find((other) => other.name === name)
-    return attribute ? shown(attribute, value) : String(value ?? texts.none)
+    return attribute ? shown(attribute, value) : String(value ?? NONE)
   }
 }

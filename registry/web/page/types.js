@@ -1,6 +1,6 @@
 /** The types of the registry, as its root describes them, and what the access token allows. */
 
-import { texts } from "./texts.js"
+import { counted, withArticle } from "./texts.js"
 
 /** @import { Identifier } from "./api.js" */
 /** @typedef {"text" | "email" | "choice" | "boolean" | "integer" | "decimal" | "date" | "time" | "object"} Kind */
@@ -88,19 +88,18 @@ export const linkable = (type) => links(type, false).filter((link) => mayLink(ty
 
 /** @param {any} described @param {any[]} all @returns {Type} */
 function typeFrom(described, all) {
-  const { type: name, history } = described
+  const { type: name } = described
   const attributes = attributesFrom(described.attributes)
   const isText = (/** @type {Attribute} */ attribute) => attribute.kind === "text"
   return {
     ...described,
     name,
-    label: history ? texts.periodOf(...endsOf(history)) : labelOf(name),
-    plural: pluralOf(described),
+    ...wordsFor(described),
     attributes,
     authorship: attributesFrom(described.authorship),
     relationships: Object.entries(described.relationships).map(([name, link]) => {
       const periods = all.find((other) => other.type === link.types[0] && other.history)
-      return { ...link, name, label: periods ? pluralOf(periods) : labelOf(name), target: link.types[0] }
+      return { ...link, name, label: periods ? wordsFor(periods).plural : labelOf(name), target: link.types[0] }
     }),
     display:
       attributes.find((attribute) => attribute.parts.length > 0) ??
@@ -112,11 +111,12 @@ function typeFrom(described, all) {
   }
 }
 
-/** @param {{ type: string, relationship: string }} history @returns {[string, string]} */
-const endsOf = ({ type, relationship }) => [labelOf(relationship), type.replaceAll("_", " ")]
-
-/** @param {any} described */
-const pluralOf = ({ path, history }) => (history ? texts.periodsOf(...endsOf(history)) : labelOf(path.slice(1)))
+/** Return what people call one and many of a type, as `Owner of a phone` and `Owners of phones`. @param {any} type */
+function wordsFor({ type, path, history }) {
+  if (!history) return { label: labelOf(type), plural: labelOf(path.slice(1)) }
+  const [link, source] = [labelOf(history.relationship), labelOf(history.type).toLowerCase()]
+  return { label: `${link} of ${withArticle(source)}`, plural: `${link}s of ${source}s` }
+}
 
 /**
  * Return what a filter compares: an attribute of the type or of a linked one, or an id.
@@ -154,7 +154,7 @@ function kindOf(schema) {
 /** Return a name as people write it: `owner.first_name` is `Owner: first name`. @param {string} name */
 export function labelOf(name) {
   const words = name.replaceAll("_", " ").replaceAll(".", ": ")
-  return words === "id" ? texts.id : words.charAt(0).toUpperCase() + words.slice(1)
+  return words === "id" ? "ID" : words.charAt(0).toUpperCase() + words.slice(1)
 }
 
 /**
@@ -164,11 +164,11 @@ export function labelOf(name) {
  * @returns {string}
  */
 export function nameOf(type, resource) {
-  return (type.display && resource.attributes?.[type.display.name]) || texts.numbered(type.label, resource.id)
+  return (type.display && resource.attributes?.[type.display.name]) || `${type.label} ${resource.id}`
 }
 
 /** Return how many resources there are, such as `3 persons`. @param {Type} type @param {number} count */
-export const countedOf = (type, count) => texts.counted(count, type.label, type.plural)
+export const countedOf = (type, count) => counted(count, type.label.toLowerCase(), type.plural.toLowerCase())
 
 /** Return the query parameters that read a type with the names of linked resources. @param {Type} type */
 export function fieldsWithNames(type) {

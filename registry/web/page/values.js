@@ -1,7 +1,7 @@
 /** Values of attributes: how they are shown, entered, and read from what was entered. */
 
 import { h } from "./dom.js"
-import { texts } from "./texts.js"
+import { NONE } from "./texts.js"
 
 /** @import { Attribute, Kind } from "./types.js" */
 /** @typedef {HTMLInputElement | HTMLSelectElement} Control */
@@ -18,7 +18,7 @@ const exactTimes = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeS
  * @returns {Node | string}
  */
 export function shown(attribute, value) {
-  if (value === null || value === undefined || value === "") return h("span", { class: "empty" }, texts.none)
+  if (value === null || value === undefined || value === "") return h("span", { class: "empty" }, NONE)
   if (attribute.kind === "text") return h("bdi", {}, value)
   const text = plain(attribute, value)
   if (attribute.kind !== "time") return text
@@ -27,10 +27,10 @@ export function shown(attribute, value) {
 
 /** Return a value as text. @param {Attribute} attribute @param {any} value @returns {string} */
 export function plain(attribute, value) {
-  if (value === null || value === undefined) return texts.none
+  if (value === null || value === undefined) return NONE
   switch (attribute.kind) {
     case "boolean":
-      return value ? texts.yes : texts.no
+      return value ? "Yes" : "No"
     case "integer":
       return integers.format(value)
     case "decimal": {
@@ -72,10 +72,10 @@ export function controlFor({ kind, enum: choices = [], nullable, required, maxLe
   if (kind === "boolean" && !nullable) return h("input", { type: "checkbox", checked: Boolean(value) })
   if (kind === "choice" || kind === "boolean") {
     const values = kind === "choice" ? choices.filter((choice) => choice !== null) : ["true", "false"]
-    const labels = kind === "choice" ? values : [texts.yes, texts.no]
+    const labels = kind === "choice" ? values : ["Yes", "No"]
     const options = values.map((choice, index) => new Option(labels[index], choice, false, String(value) === choice))
     const isEmpty = nullable || value === null || value === undefined
-    return h("select", { required }, isEmpty && new Option(texts.none, ""), ...options)
+    return h("select", { required }, isEmpty && new Option(NONE, ""), ...options)
   }
   const control = h("input", { ...INPUTS[kind], maxlength: maxLength, required, autocomplete: "off" })
   control.value = kind === "time" && value ? localTime(value) : String(value ?? "")

@@ -113,7 +113,7 @@ async def test_the_page_needs_no_other_host_and_little_before_its_first_table(ap
         size += int(file.headers["Content-Length"]) if name not in LATER else 0
         hosts = set(re.findall(r"https?://([^/\"]+)", file.text))
         assert hosts <= {"jsonapi.org", "www.w3.org"}  # of names, which nobody visits
-    assert size <= 47_000
+    assert size <= 44_000
 
 
 async def test_the_root_tells_what_a_token_allows(guarded: Api, header: Header) -> None:

@@ -80,11 +80,9 @@ function forget() {
 /** Show the button that tells what the token allows. @param {Access} access */
 function showAccess(access) {
   const list = (/** @type {string[]} */ names) => names.map((name) => typeOf(name).plural).join(", ") || "nothing"
-  const facts = [
-    ["See", list(access.read)],
-    ["Change", list(access.write)],
-  ].flatMap(([label, names]) => [h("dt", {}, label), h("dd", {}, names)])
-  const open = () => openDialog(access.name, [h("dl", {}, ...facts), buttons(button("Forget the token", forget))])
+  const [read, write] = [h("dd", {}, list(access.read)), h("dd", {}, list(access.write))]
+  const facts = h("dl", {}, h("dt", {}, "See"), read, h("dt", {}, "Change"), write)
+  const open = () => openDialog(access.name, [facts, buttons(button("Forget the token", forget))])
   byId("access").replaceChildren(button(`Access: ${access.name}`, open, { class: "quiet" }))
 }
 

@@ -272,14 +272,3 @@ export const loaded = (importing) =>
  */
 export const batches = (values, size = FILTER_VALUES) =>
   Array.from({ length: Math.ceil(values.length / size) }, (_, index) => values.slice(index * size, (index + 1) * size))
-
-/**
- * Return the number of resources in a collection. Raises Failure, AbortError.
- * @param {string} path
- * @param {Query} query
- * @param {AbortSignal} [signal]
- */
-export async function countOf(path, query, signal) {
-  const { document } = await api.get(path, { ...query, "page[number]": "1", "page[size]": "1" }, signal)
-  return /** @type {number} */ (document.meta.total)
-}

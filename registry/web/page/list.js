@@ -1,6 +1,6 @@
 /** The view of a collection: its pages, sorted and filtered as its address says, which follow what others change. */
 
-import { api, countOf, loaded, partsOf } from "./api.js"
+import { api, loaded, partsOf } from "./api.js"
 import { announceFailure } from "./dialogs.js"
 import { button, buttons, h, show } from "./dom.js"
 import { askForFilter, chips } from "./filter.js"
@@ -139,8 +139,9 @@ export class List {
   }
 
   async #showCount() {
-    const query = { ...this.filters, [`fields[${this.type.name}]`]: "" }
-    this.#tellCount(await countOf(this.path, query, this.signal))
+    const page = { [`fields[${this.type.name}]`]: "", "page[number]": "1", "page[size]": "1" }
+    const { document } = await api.get(this.path, { ...this.filters, ...page }, this.signal)
+    this.#tellCount(document.meta.total)
   }
 
   /** Show how many resources there are, and offer to show those that are new. @param {number} total */

@@ -54,21 +54,21 @@ function refusedBy({ errors }) {
 }
 
 /**
- * Read resources with what they are linked to, and their names. Raises Failure.
+ * Read the names of resources, and what they are linked to. Raises Failure.
  * @param {Type} type
  * @param {string[]} ids
- * @param {Relationship} link
+ * @param {Relationship} [link]
  * @returns {Promise<Item[]>} those that exist
  */
 export async function itemsOf(type, ids, link) {
-  const fields = [type.display?.name, link.name].filter(Boolean).join(",")
-  const query = { [`fields[${type.name}]`]: fields, include: link.name }
+  const fields = [type.display, link].flatMap((field) => field?.name ?? []).join(",")
+  const query = { [`fields[${type.name}]`]: fields, ...(link ? { include: link.name } : {}) }
   const items = []
   for (const part of batches(ids)) {
     const page = { "filter[id][in]": part.join(","), "page[size]": String(part.length) }
     const { document } = await api.get(type.path, { ...query, ...page })
     for (const resource of /** @type {Resource[]} */ (document.data)) {
-      const before = /** @type {Identifier | null} */ (resource.relationships?.[link.name].data ?? null)
+      const before = /** @type {Identifier | null} */ (resource.relationships?.[link?.name ?? ""]?.data ?? null)
       items.push({ id: resource.id, name: nameOf(type, resource), before })
     }
   }

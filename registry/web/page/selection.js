@@ -14,7 +14,6 @@ import { countedOf, linkable, nameOf } from "./types.js"
 
 /** Resources that are selected at once; beyond it, that is the work of an import. */
 const MAX_SELECTED = 10_000
-const PAGE_SIZE = "1000"
 const MAX_TOLD = 100
 
 export class Selection {
@@ -135,14 +134,8 @@ export class Selection {
 
   /** Select all resources that the filters match. */
   async #selectMatching() {
-    /** @type {Query} */
-    let page = {}
-    do {
-      const query = { ...this.filters, [`fields[${this.type.name}]`]: "", "page[size]": PAGE_SIZE, ...page }
-      const { document } = await api.get(this.path, query)
-      for (const { id } of document.data) this.#ids.add(id)
-      page = document.meta.page.after ? { "page[after]": document.meta.page.after } : {}
-    } while (page["page[after]"] && this.#ids.size < MAX_SELECTED)
+    const { document } = await api.get(this.path, { ...this.filters, [`fields[${this.type.name}]`]: "" })
+    for (const { id } of document.data.slice(0, MAX_SELECTED)) this.#ids.add(id)
     this.render()
   }
 
@@ -159,8 +152,7 @@ export class Selection {
     const known = new Set()
     for (const part of batches(names)) {
       const filter = JSON.stringify([{ name: display.name, op: "in", val: part }])
-      const query = { filter, [`fields[${type}]`]: display.name, "page[size]": PAGE_SIZE }
-      const { document } = await api.get(path, query)
+      const { document } = await api.get(path, { filter, [`fields[${type}]`]: display.name })
       for (const resource of /** @type {Resource[]} */ (document.data)) {
         this.#ids.add(resource.id)
         known.add(resource.attributes[display.name])

@@ -2,6 +2,7 @@
 
 import { api } from "./api.js"
 import { h, show } from "./dom.js"
+import { itemsOf } from "./operations.js"
 import { address } from "./router.js"
 import { NONE } from "./texts.js"
 import { links, nameOf, typeOf } from "./types.js"
@@ -42,13 +43,9 @@ export class Timeline {
   /** Read what people call the resources that revisions name by their ids. @param {Resource[]} revisions */
   async #readNames(revisions) {
     for (const { name, target } of links(this.type, false)) {
-      const type = typeOf(target)
       const values = revisions.flatMap(({ attributes: { before, after } }) => [before[name], after[name]])
       const ids = new Set(values.flatMap((value) => value?.id ?? []))
-      if (ids.size === 0) continue
-      const query = { "filter[id][in]": [...ids].join(","), [`fields[${target}]`]: type.display?.name ?? "" }
-      const { document } = await api.get(type.path, query, this.signal)
-      for (const resource of document.data) this.#names.set(`${target} ${resource.id}`, nameOf(type, resource))
+      for (const item of await itemsOf(typeOf(target), [...ids])) this.#names.set(`${target} ${item.id}`, item.name)
     }
   }
 

@@ -112,6 +112,19 @@ async def test_a_value_that_another_resource_has_is_an_error_of_its_row(
         assert lines[-1]["meta"]["created"] == {"person": 2 - is_unique}
 
 
+@pytest.mark.parametrize("headers", [DRY, {}])
+async def test_a_value_that_only_mongodb_refuses_is_an_error_of_its_row(
+    headers: dict[str, str], api: Api, database: Database
+) -> None:
+    await database.persons.create_index("email", unique=True)  # as of another service
+    path = "/persons?rows[key]=first_name,last_name"
+    file = "first_name,last_name,email\nAda,King,a@x.org\nEve,Queen,a@x.org\nBob,Byron,b@x.org\n"
+    _, lines = await post(api, path, file, **headers)
+    [error] = lines[0]["errors"]
+    assert (error["code"], error["source"]) == ("value_taken", {"line": 3, "column": "email"})
+    assert lines[-1]["meta"]["created"] == {"person": 2}
+
+
 @pytest.mark.parametrize(
     ("path", "file", "status", "detail"),
     [

@@ -60,7 +60,6 @@ class Column:
     that of the values; None if it is not imported.
     """
 
-    name: str
     relationship: str | None
     type: str
     field: str
@@ -71,7 +70,7 @@ def find_column(name: str, resource: ResourceType, graph: Graph) -> Column | Non
     """Return the column with a name such as `serial` or `owner.email`, None if there is none."""
     first, _, field = name.rpartition(".")
     if first and first == resource.subject:
-        return Column(name, None, resource.type, name, None)
+        return Column(None, resource.type, name, None)
     if name.endswith(_COUNT) and (column := _count_column(name, resource, graph)):
         return column
     if first and first not in resource.to_one:
@@ -82,7 +81,7 @@ def find_column(name: str, resource: ResourceType, graph: Graph) -> Column | Non
         return None
     # By a read-only attribute, such as a full name, a target can be found.
     is_imported = bool(first) or field == "id" or field in target.writable
-    return Column(name, first or None, target.type, field, attribute if is_imported else None)
+    return Column(first or None, target.type, field, attribute if is_imported else None)
 
 
 def _count_column(name: str, resource: ResourceType, graph: Graph) -> Column | None:
@@ -93,7 +92,7 @@ def _count_column(name: str, resource: ResourceType, graph: Graph) -> Column | N
     relationship = owner.relationships.get(counted)
     if relationship is None or not relationship.to_many:
         return None
-    return Column(name, first or None, owner.type, counted, None)
+    return Column(first or None, owner.type, counted, None)
 
 
 def escaped(text: str) -> str:

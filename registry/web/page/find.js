@@ -168,8 +168,10 @@ export class FindBox {
     if (!["ArrowDown", "ArrowUp", "Escape", "Enter"].includes(key)) return
     event.preventDefault()
     event.stopPropagation()
-    if (key === "Escape") this.clear()
-    else if (key !== "Enter") this.#choose(this.#chosen + (key === "ArrowDown" ? 1 : -1))
+    if (key === "Escape") {
+      this.clear()
+      this.input.dispatchEvent(new Event("input"))
+    } else if (key !== "Enter") this.#choose(this.#chosen + (key === "ArrowDown" ? 1 : -1))
     else if (this.#chosen >= 0) this.#pick(this.#options[this.#chosen])
     else this.#begin((signal) => this.#enter(signal))
   }

@@ -1,13 +1,16 @@
 """The page docs/cli.md, as `python -m tests.cli` writes it from `--help` of every command."""
 
+import os
 import re
-import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import redirect_stdout, suppress
+from io import StringIO
 from pathlib import Path
+from unittest.mock import patch
 
+from registry.__main__ import main
 from registry.settings import CORES
-from tests.system.service import COMMAND, environment
+from tests.system.service import environment
 
 PAGE = Path(__file__).parents[1] / "docs" / "cli.md"
 
@@ -20,14 +23,14 @@ These are the commands with their options, as `--help` prints them. In a checkou
 
 def help_of(*command: str, columns: int = 100) -> str:
     """Return what `--help` of a command prints in a terminal of this width."""
-    done = subprocess.run(  # noqa: S603 - the command of the package
-        [*COMMAND, *command, "--help"],
-        env=environment(COLUMNS=str(columns)),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout
+    with (
+        patch.dict(os.environ, environment(COLUMNS=str(columns)), clear=True),
+        patch.object(sys, "argv", ["__main__.py", *command, "--help"]),
+        redirect_stdout(StringIO()) as printed,
+        suppress(SystemExit),
+    ):
+        main()
+    return printed.getvalue()
 
 
 def commands() -> list[tuple[str, ...]]:
@@ -39,12 +42,9 @@ def commands() -> list[tuple[str, ...]]:
 
 def page() -> str:
     """Return the text of the page."""
-    with ThreadPoolExecutor() as threads:
-        found = commands()
-        texts = threads.map(lambda command: help_of(*command), found)
     parts = [_HEAD]
-    for command, text in zip(found, texts, strict=True):
-        shown = text.replace("python -m registry", "registry")
+    for command in commands():
+        shown = help_of(*command).replace("python -m registry", "registry")
         shown = shown.replace(f"[default: {1_000 * CORES}]", "[default: 1000 per core]")
         parts.append(f"## {' '.join(('registry', *command))}\n\n```text\n{shown}```\n")
     return "\n".join(parts)

@@ -77,6 +77,7 @@ def test_an_address_of_another_machine_is_reported(host: str) -> None:
     assert f"cannot listen on {host} port 0 (" in start_error("--host", host)
 
 
+@pytest.mark.slow
 def test_a_data_directory_in_use_is_reported(start: Start) -> None:
     service = start()
     message = start_error("--data-dir", service.data_dir)

@@ -110,10 +110,7 @@ END: Position = ()
 
 @dataclass(frozen=True, slots=True)
 class Cursors:
-    """Encodes and decodes the cursors of one type in one order.
-
-    They have stored values as they are: what other programs have stored may be no valid attribute.
-    """
+    """Encodes and decodes the cursors of one type in one order. They have values as stored."""
 
     type: str
     order: Order

@@ -11,7 +11,7 @@
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TypeAlias
 
 from registry.jsonapi.filtering import (
@@ -81,7 +81,7 @@ class RelatedPlan(Plan):
 
     async def follow(self) -> Plan:
         """Return the plan by ids instead of related resources, if indexes find few of these."""
-        if not finds_related(self._related, self.snapshot.reads.unindexed):
+        if not self._related or not finds_related(self._related, self.snapshot.reads.unindexed):
             return self
         async with self.admitted(is_heavy=False):
             return await self._with_ids(_FEW_IDS)
@@ -129,7 +129,7 @@ class RelatedPlan(Plan):
             return sum([len(records) async for records in plan._batches(BY_ID, END, MAX_BATCH)])
         return await plan.count(limit)
 
-    @property
+    @cached_property
     def _related(self) -> list[Filter]:
         """The filters that name related resources."""
         return [part for part in self.filters if names_related(part)]

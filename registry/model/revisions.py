@@ -42,7 +42,7 @@ class RevisionSchema(RecordSchema):
     """The attributes of revisions."""
 
     at = DateTime(dump_only=True, metadata=_unindexed("When the resource was written."))
-    author = PrincipalName("Who did")
+    author = PrincipalName("Who made the change")
     action = Enumeration(
         *(CREATED, UPDATED, DELETED),
         dump_only=True,

@@ -15,6 +15,7 @@ from multidict import istr
 
 from registry.http.access_control import PRINCIPAL
 from registry.jsonapi.changes import Versions
+from registry.jsonapi.content_negotiation import first_parts
 from registry.jsonapi.error_types import MAX_KEY_LENGTH, InvalidIdempotencyKey, PreconditionFailed
 from registry.model.record import ID, Record, version_of
 from registry.model.resource_type import ResourceType
@@ -51,12 +52,6 @@ _VALUE = re.compile(PATTERN, re.ASCII)
 _DIGEST_BYTES = 16
 
 _PREFER = istr(PREFER)
-
-_QUOTED = r'"(?:[^"\\]|\\.)*+'
-# Up to a comma that is not quoted; a quote that does not end reaches to the end.
-_ELEMENT = re.compile(rf'(?:{_QUOTED}\\?"?|[^",])++')
-_PREFERENCE = re.compile(rf'\s*+([^\s=;"]++)\s*+(?:=\s*+({_QUOTED}"|[^\s;"]*+)\s*+)?+(?:;|\Z)')
-"""A preference without its parameters, which are not supported."""
 
 
 def make_etag(
@@ -154,12 +149,11 @@ def read_preferences(request: web.BaseRequest) -> Preferences:
     if _PREFER not in request.headers:
         return NO_PREFERENCES
     sent: dict[str, str] = {}
-    for element in _ELEMENT.findall(",".join(request.headers.getall(_PREFER))):
-        if match := _PREFERENCE.match(element):
-            value = match[2] or ""
-            if value.startswith('"'):
-                value = re.sub(r"\\(.)", r"\1", value[1:-1])
-            sent.setdefault(match[1].lower(), value)
+    for preference in first_parts(request.headers.getall(_PREFER)):
+        name, _, value = (half.strip() for half in preference.partition("="))
+        if value.startswith('"'):
+            value = re.sub(r"\\(.)", r"\1", value[1:-1])
+        sent.setdefault(name.lower(), value)
     named = [f"{name}={value}" for name, value in sent.items()]
     return Preferences(MERGE in named, ROLL_BACK in named)
 

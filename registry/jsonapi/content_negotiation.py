@@ -1,7 +1,7 @@
 """Content negotiation (JSON:API 1.0, Content Negotiation)."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import takewhile
 from typing import TypeAlias
@@ -111,6 +111,12 @@ def accepts_gzip(accept_encoding: Sequence[str]) -> bool:
     names = (name for name in ("gzip", "x-gzip", "*") if name in weights)
     gzip = weights.get(next(names, ""), 0.0)
     return gzip > 0 and gzip >= weights.get("identity", 0.0)
+
+
+def first_parts(headers: Sequence[str]) -> Iterator[str]:
+    """Yield the items of a list in a header without their parameters (RFC 9110, 5.6)."""
+    for item in _LIST_ITEM.findall(",".join(headers)):
+        yield from _PART.findall(item)[:1]
 
 
 def _items(headers: Sequence[str], *names: str) -> list[Parts]:

@@ -93,7 +93,7 @@ export function openImport(preferred, dropped) {
   }
   controls.addEventListener("change", () => read().catch(announceFailure))
   const help = () => h("p", {}, "Rows that are already stored remain.")
-  const mayClose = () => !controls.disabled || ask("Stop the import?", [help()], "Leave")
+  const mayClose = () => !controls.disabled || ask("Stop the import?", [help()], "Stop", { no: "Go on" })
   const dialog = openDialog("Import CSV", [form], { kind: "wide", mayClose })
   dialog.addEventListener("close", () => {
     stop.abort()

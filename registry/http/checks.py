@@ -29,7 +29,8 @@ _EXPOSED = (
 
 _FETCH_SITE, _FETCH_MODE = istr("Sec-Fetch-Site"), istr("Sec-Fetch-Mode")
 
-_VERSIONS = (HttpVersion11, HttpVersion10)
+VERSIONS = (HttpVersion11, HttpVersion10)
+"""The versions of HTTP that are served."""
 
 
 class Cors:
@@ -124,7 +125,7 @@ def check_request(addresses: Addresses, cors: Cors) -> Middleware:
 def _check_head(request: web.Request) -> None:
     """Raise MalformedRequest, or ExpectationFailed, for a head that no path accepts."""
     headers = request.headers
-    if request.version not in _VERSIONS:
+    if request.version not in VERSIONS:
         raise MalformedRequest("The version of HTTP must be 1.1 or 1.0.")
     # aiohttp would pass on a body in another coding.
     if headers.get(hdrs.TRANSFER_ENCODING, "chunked").strip().lower() != "chunked":

@@ -4,13 +4,13 @@ from asyncio import Event
 from contextlib import aclosing
 
 from aiohttp import hdrs, web
-from aiohttp.http import HttpVersion10, HttpVersion11
+from aiohttp.http import HttpVersion10
 from aiohttp.typedefs import Handler, Middleware
 from multidict import istr
 
 from registry.http.addresses import Addresses
 from registry.http.app_keys import REPOSITORY, Limits
-from registry.http.checks import Cors
+from registry.http.checks import VERSIONS, Cors
 from registry.http.deadlines import Deadlines
 from registry.http.error_responses import has_response_begun, reset, respond_to
 from registry.http.request_headers import GZIP_SUFFIX, is_current
@@ -44,8 +44,6 @@ _COMMON = [
 _OF_CONTENT = (hdrs.CONTENT_TYPE, hdrs.CONTENT_DISPOSITION, hdrs.CONTENT_ENCODING)
 
 _READS = (hdrs.METH_GET, hdrs.METH_HEAD)
-
-_VERSIONS = (HttpVersion11, HttpVersion10)
 
 
 def finish(limits: Limits, addresses: Addresses, deadlines: Deadlines) -> Middleware:
@@ -160,7 +158,7 @@ async def finish_head(
         or hdrs.TRANSFER_ENCODING in request.headers
         # HTTP/1.0 has no other end of a stream (RFC 9112, 6.3).
         or (version == HttpVersion10 and response.content_length is None)
-        or version not in _VERSIONS
+        or version not in VERSIONS
     )
     if is_last:
         response.force_close()

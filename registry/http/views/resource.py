@@ -1,4 +1,4 @@
-"""The views of a type, and responses with lists: a page, or a stream of all, as JSON:API or CSV."""
+"""The views of a type: one resource, and all of them."""
 
 from dataclasses import replace
 from functools import partial

@@ -40,7 +40,7 @@ def listener_count(service: Service) -> int:
 
 
 def test_workers_share_data_and_print_their_urls_once(start: Start) -> None:
-    service = start(*TWO)
+    service = start(*TWO, "--types", ROOT / "docs/fleet.toml")
     url = service.url
     assert re.fullmatch(
         rf"Registry ready: page {url}/, API {url}/persons, Swagger UI {url}/api/swagger/ .*\n",
@@ -52,6 +52,8 @@ def test_workers_share_data_and_print_their_urls_once(start: Start) -> None:
     for _ in range(10):  # whichever worker responds
         id_ = service.request("/persons", person("Ada"))["data"]["id"]
         assert service.request(f"/persons/{id_}")["data"]["attributes"]["first_name"] == "Ada"
+    (path,) = re.findall(r"`GET (/phones\?[^`]+)`", (ROOT / "docs/types.md").read_text())
+    assert service.request(path)["data"] == []
     assert service.stop() == (0, "")
     assert has_exited(mongod)
 

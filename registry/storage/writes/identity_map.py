@@ -164,7 +164,7 @@ class IdentityMap(dict[RecordKey, Record | None]):
                     moved += 1
         return moved
 
-    def take_changes(self) -> dict[str, list[RecordChange]]:
+    def _take_changes(self) -> dict[str, list[RecordChange]]:
         """Return what has to be written, once, by type and in order."""
         changes = defaultdict[str, list[RecordChange]](list)
         for key in self._changed:
@@ -180,7 +180,7 @@ class IdentityMap(dict[RecordKey, Record | None]):
 
     def store(self) -> None:
         """Store what has changed, with the counters. Raises WriteRejected or CountersChanged."""
-        changes = self.take_changes()
+        changes = self._take_changes()
         created, removed = defaultdict[str, list[int]](list), defaultdict[str, list[int]](list)
         for type_name, own in changes.items():
             for change in own:

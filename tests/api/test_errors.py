@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import HURRIED, Serve
 from tests.support import PERSON, Api, new, to_many
 
 POSTING = b"POST /persons HTTP/1.1\r\nHost: h\r\nContent-Type: application/vnd.api+json\r\n"
@@ -164,12 +163,6 @@ async def test_the_coding_of_a_body_is_supported_or_refused(api_on_runner: Api) 
         if response.status == 415:
             assert response.headers["Accept-Encoding"] == "identity, gzip"
     assert len((await api_on_runner.get("/persons")).data) == 1
-
-
-async def test_a_body_that_does_not_arrive_in_time_gets_408(serve: Serve) -> None:
-    api = await serve(limits=HURRIED)
-    status, document = await api.raw(POSTING + CLOSE + b"Content-Length: 100\r\n\r\n{")
-    assert (status, document["errors"][0]["code"]) == (408, "request_timeout")
 
 
 GET = b"GET /persons HTTP/1.1\r\n"

@@ -52,20 +52,6 @@ async def test_connection_header_states_if_the_connection_stays_open(api: Api) -
         assert others.startswith(b"HTTP/") if kept else not others
 
 
-async def test_pipelined_requests_get_their_responses_in_order(api: Api) -> None:
-    for _ in range(3):
-        await api.person()
-    answer = await api.exchange(get(2) + get(3) + get(9) + get(1, CLOSE))
-    rest, ids = b"\r\n\r\n".join(answer[1:]), set()
-    for number, status in ((2, "200"), (3, "200"), (9, "404"), (1, "200")):
-        first, head, rest = parsed(rest)
-        assert first.split()[1] == status
-        ids.add(head["x-request-id"])
-        body, rest = rest[: int(head["content-length"])], rest[int(head["content-length"]) :]
-        assert (f'"id":"{number}"'.encode() in body) is (status == "200")
-    assert (len(ids), rest) == (4, b"")
-
-
 async def test_every_response_has_the_common_headers_once(api: Api) -> None:
     """Those of views, and of routing."""
     await api.person()

@@ -268,8 +268,8 @@ class CompoundStream:
 
     async def _count(self, resource_type: ResourceType, records: Sequence[Record]) -> None:
         """Add the numbers of members that resources show."""
-        ids = [record[ID] for record in records]
         for name in self._query.counts.get(resource_type.type, ()):
+            ids = [record[ID] for record in records]
             counts = await self._snapshot.count_members(resource_type.relationships[name], ids)
             self._counts[resource_type.type][name] |= {**dict.fromkeys(ids, 0), **counts}
 

@@ -152,11 +152,19 @@ class RelatedPlan(Plan):
         async for records in self._candidates(order, position, size):
             yield await self._matching(records) if self._related and records else records
 
-    async def _matching(self, records: Sequence[Record]) -> list[Record]:
+    async def _matching(self, records: list[Record]) -> list[Record]:
         """Return those records that satisfy the filters on related resources."""
-        find = partial(_linked_among, self.snapshot, records)
-        related = [to_query(await _by_ids(part, find)) for part in self._related]
-        query = conjunction([{ID: {"$in": [record[ID] for record in records]}}, *related])
+        find, others = partial(_linked_among, self.snapshot, records), list[Filter]()
+        for part in self._related:
+            if isinstance(part, Related):
+                (field, _), values = _link_fields(part.relationship), await find(part)
+                records = [record for record in records if record.get(field) in values]
+            else:
+                others.append(await _by_ids(part, find))
+        if not others:
+            return records
+        among = {ID: {"$in": [record[ID] for record in records]}}
+        query = conjunction([among, *map(to_query, others)])
         command = find_command(self.resource_type.collection, query, projection(()))
         matching = {record[ID] for record in await self.snapshot.run(command)}
         return [record for record in records if record[ID] in matching]
@@ -241,9 +249,12 @@ async def _linked_among(
     field, linking = _link_fields(related.relationship)
     keys = _not_null(record.get(field) for record in records)
     query = {"$and": [{linking: {"$in": [*keys]}}, to_query(related.part)]}
-    stages: list[Stage] = [{"$match": query}, {"$group": {ID: f"${linking}"}}]
-    found = await snapshot.run(aggregate_command(related.target.collection, stages))
-    return {group[ID] for group in found}
+    collection = related.target.collection
+    command = find_command(collection, query, projection(()))
+    if linking != ID:  # many may link to the same record
+        stages: list[Stage] = [{"$match": query}, {"$group": {ID: f"${linking}"}}]
+        command = aggregate_command(collection, stages)
+    return {found[ID] for found in await snapshot.run(command)}
 
 
 def _not_null(values: Iterable[int | None]) -> set[int]:

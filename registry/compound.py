@@ -374,14 +374,11 @@ class CompoundStream:
             if self._limit is not None and self._size > self._limit:
                 self._forget()
 
-    @property
-    def _relationships(self) -> Relationships:
-        return Relationships(self._linkage, self._counts)
-
     def _forget_relationships(self) -> None:
         """Keep only the relationships of the next part; all of them while `is_kept`."""
         self._linkage: dict[str, dict[str, dict[int, LinkedIds]]] = _by_name()
         self._counts: dict[str, dict[str, dict[int, int]]] = _by_name()
+        self._relationships = Relationships(self._linkage, self._counts)
 
     def _forget(self) -> None:
         """Keep only ids from now on."""

@@ -142,6 +142,11 @@ class NewIds:
         self._stored, self._last = self._known, dict(self._known)
 
     @property
+    def are_known(self) -> bool:
+        """Whether `load` need not read the counters."""
+        return self._known is not None
+
+    @property
     def last(self) -> Mapping[str, int] | None:
         """The last id of each type after this transaction, None if it is not known."""
         return self._last or self._known

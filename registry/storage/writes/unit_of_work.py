@@ -108,13 +108,25 @@ class UnitOfWork:
         if not others:
             run = partial(self._run_single, first)
             return await self._transaction.run(run, commits=not first.rolls_back)
-        await self._transaction.run(partial(self._load, requests))
+        if self._has_to_read(requests):
+            await self._transaction.run(partial(self._load, requests))
+        else:  # the thread would only wait for the interpreter
+            self._load(requests)
         outcomes = await offload(
             lambda: [self._apply(request) for request in requests], size=len(self._records)
         )
         store = partial(self._store, requests, outcomes)
         await self._transaction.run(store, commits=True)
         return outcomes
+
+    def _has_to_read(self, requests: Sequence[WriteRequest]) -> bool:
+        """Whether `_load` reads: not for new resources without links, keys and unique values."""
+        return not self._records.new_ids.are_known or any(
+            request.key
+            or request.changes_links
+            or any(write.verb is not Verb.ADD or write.sets_unique for write in request.writes)
+            for request in requests
+        )
 
     def _run_single(self, request: WriteRequest) -> list[Outcome]:
         self._load([request])

@@ -150,15 +150,16 @@ def test_a_service_without_a_terminal_survives_sighup(workers: str, start: Start
 @pytest.mark.slow
 @pytest.mark.parametrize("under", [(), ("nohup",)], ids=["terminal", "nohup"])
 def test_a_service_ends_with_its_terminal_except_under_nohup(
-    under: tuple[str, ...], mongodb_uri: str, unused_tcp_port: int
+    under: tuple[str, ...], mongodb_uri: str, unused_tcp_port: int, tmp_path: Path
 ) -> None:
     url = f"http://127.0.0.1:{unused_tcp_port}/health/live"
     command = [*under, *map(str, COMMAND), "--port", str(unused_tcp_port)]
     process, terminal = pty.fork()
     if process == 0:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests themselves may run under nohup
-        os.chdir(ROOT)
-        os.execvpe(command[0], command, environment(MONGODB_URI=mongodb_uri))  # noqa: S606
+        os.chdir(tmp_path)  # where nohup writes what the service prints
+        variables = environment(MONGODB_URI=mongodb_uri, PYTHONPATH=str(ROOT))
+        os.execvpe(command[0], command, variables)  # noqa: S606
     assert eventually(lambda: responds(url))
     os.close(terminal)
     if under:

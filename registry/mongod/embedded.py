@@ -77,9 +77,11 @@ _MIN_SPACE_BYTES = 32 * 2**20
 """With less free space, mongod ends, or does not start, for that reason."""
 
 _HINTS = {
+    14: "its files are damaged, or of a later version of MongoDB, to be chosen with --mongod",
     62: "another version of MongoDB has written the data: choose it with --mongod",
     127: "it is missing, or a library that it needs, such as libcurl.so.4",
     132: "this processor may lack AVX, which MongoDB needs",
+    134: "its files may be damaged",
 }
 """What the exit status of mongod, or of the shell that runs it, says."""
 

@@ -177,22 +177,15 @@ class Reads:
             last = records[-1][field]
             if all(len(each) == len(values) for each, _ in lookups):  # all look up the same
                 return [TooManyMembers(last)] * len(lookups)
-            batches = _divided(lookups, last)
+            complete, batches = _divided(lookups, last)
             load = partial(self._look_up_batch, resource_type, field, time)
             parts = await asyncio.gather(
                 *(load([lookups[index] for index in batch]) for batch in batches)
             )
-            results = dict(zip(chain(*batches), chain(*parts), strict=True))
+            found = _results([lookups[index] for index in complete], field, result)
+            results = dict(zip(chain(complete, *batches), chain(found, *parts), strict=True))
             return [results[index] for index in range(len(lookups))]
-        if len(lookups) == 1:
-            return [result]
-        found: dict[int, list[Record]] = defaultdict(list)
-        for record in records:
-            found[record[field]].append(record)
-        return [
-            ReadResult([record for value in values for record in found.get(value, ())], time)
-            for values, _ in lookups
-        ]
+        return [result] if len(lookups) == 1 else _results(lookups, field, result)
 
     async def _read_counters(
         self, time: Timestamp | None, types: Sequence[str]
@@ -235,8 +228,29 @@ def _union(lookups: Sequence[_Lookup]) -> _Lookup:
     return values, tuple(set[str]().union(*[fields for _, fields in lookups]))
 
 
-def _divided(lookups: Sequence[_Lookup], value: int) -> list[list[int]]:
-    """Return the indexes of those that look up a value, and of the others; of each, if all do."""
-    having = [index for index, (values, _) in enumerate(lookups) if value in values]
-    others = [index for index, (values, _) in enumerate(lookups) if value not in values]
-    return [having, others] if others else [[index] for index in having]
+def _results(lookups: Sequence[_Lookup], field: str, found: ReadResult) -> list[ReadResult]:
+    """Return the result of each lookup: the records among those found that have its values."""
+    by_value: dict[int, list[Record]] = defaultdict(list)
+    for record in found.records:
+        by_value[record[field]].append(record)
+    return [
+        ReadResult([record for value in values for record in by_value.get(value, ())], found.time)
+        for values, _ in lookups
+    ]
+
+
+def _divided(lookups: Sequence[_Lookup], value: int) -> tuple[list[int], list[list[int]]]:
+    """Divide lookups whose records are known up to a value; return the indexes of each part.
+
+    First those that are complete, then batches to read: of those that look up the value, and of the
+    others; of each alone, if all look it up.
+    """
+    complete, having, others = list[int](), list[int](), list[int]()
+    for index, (values, _) in enumerate(lookups):
+        if value in values:
+            having.append(index)
+        else:
+            (complete if max(values) < value else others).append(index)
+    if len(having) == len(lookups):
+        return [], [[index] for index in having]
+    return complete, [batch for batch in (having, others) if batch]

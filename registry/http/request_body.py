@@ -81,9 +81,14 @@ async def body_pieces(request: web.Request) -> AsyncGenerator[bytes]:
 
 
 def _inflated(piece: bytes, decompressor: "zlib._Decompress") -> Iterator[bytes]:
-    """Yield what a piece of gzip decompresses to, in bounded pieces."""
+    """Yield what a piece of gzip decompresses to, in bounded pieces.
+
+    Raises MalformedRequest after the end of the member: zlib would keep all that follows it.
+    """
     rest = piece
     while rest:
+        if decompressor.eof:
+            raise MalformedRequest(_UNDECODABLE)
         yield decompressor.decompress(rest, _MAX_PIECE)
         rest = decompressor.unconsumed_tail
 

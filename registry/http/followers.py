@@ -214,7 +214,8 @@ class Followers:
                     if events := await self._encoded(batch, follower.audience):
                         yield events
                         sent_at = monotonic()
-                    if follower.is_ended():
+                    # A client that reads slowly must not keep batches that are dropped.
+                    if follower.is_ended() or recent.start.is_after(position):
                         break
             elif monotonic() - sent_at >= quiet_seconds:
                 if recent.present_at > began:  # else it may begin at a later position

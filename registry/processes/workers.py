@@ -100,7 +100,7 @@ class Workers:
     ) -> None:
         self._configuration = configuration
         self._reports = reports
-        self._running: set[Process] = set()
+        self._ready: set[Process] = set()  # one that starts may be killed by a signal
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self, number: int) -> None:
@@ -114,8 +114,8 @@ class Workers:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def hang_up(self) -> None:
-        """Let all workers reload their certificate."""
-        for worker in self._running:
+        """Let all workers that are ready reload their certificate."""
+        for worker in self._ready:
             with suppress(ProcessLookupError):
                 worker.send_signal(signal.SIGHUP)
 
@@ -141,12 +141,12 @@ class Workers:
         )
         async with running as (worker, own):
             reader, writer = await asyncio.open_unix_connection(sock=own.dup())
-            self._running.add(worker)
             line = None
             try:
                 _send(writer, self._configuration)
                 async with asyncio.timeout(START_SECONDS):
                     line = await _receive(reader)
+                self._ready.add(worker)
                 self._reports.put_nowait(line)
                 await _receive(reader)
             except TimeoutError:
@@ -158,7 +158,7 @@ class Workers:
                     raise StartError(f"worker does not start: it ended with {reason}") from None
                 _log.error("worker exited unexpectedly: %s", reason)
             finally:
-                self._running.remove(worker)
+                self._ready.discard(worker)
                 mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]
                 writer.close()
 

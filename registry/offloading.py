@@ -1,12 +1,11 @@
 """Computations on large documents, beside the event loop."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
-_Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 MAX_INLINE_OBJECTS = 500
@@ -39,11 +38,3 @@ async def pause() -> None:
     loop = asyncio.get_running_loop()
     async with _turns.setdefault(loop, asyncio.Lock()):
         await asyncio.sleep(0)
-
-
-async def in_chunks(items: Sequence[_Item]) -> AsyncGenerator[Sequence[_Item]]:
-    """Yield the items in chunks; the event loop serves others in between."""
-    for start in range(0, len(items), MAX_INLINE_OBJECTS):
-        if start:
-            await asyncio.sleep(0)
-        yield items[start : start + MAX_INLINE_OBJECTS]

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 
-from registry.offloading import MAX_INLINE_BYTES, MAX_INLINE_OBJECTS, in_chunks, offload, pause
+from registry.offloading import MAX_INLINE_BYTES, MAX_INLINE_OBJECTS, offload, pause
 from tests.support import Ticker
 
 
@@ -20,17 +20,6 @@ async def test_only_large_computations_run_in_a_thread() -> None:
         await offload(threading.current_thread, size=MAX_INLINE_BYTES + 1, limit=MAX_INLINE_BYTES)
         is thread
     )
-
-
-async def test_other_tasks_run_between_steps() -> None:
-    items, ticks, seen = list(range(3 * MAX_INLINE_OBJECTS + 1)), [], list[int]()
-    async with Ticker() as ticker:
-        async for some in in_chunks(items):
-            assert len(some) <= MAX_INLINE_OBJECTS
-            seen += some
-            ticks.append(ticker.ticks)
-    assert seen == items
-    assert ticks == [0, 1, 2, 3]
 
 
 async def test_turns_are_taken_in_different_iterations_in_the_order_of_the_calls() -> None:

@@ -56,6 +56,23 @@ async def test_a_deletion_unlinks_many_resources_in_parts(
     assert (counter["count"], counter["deleted"]) == (2, {"0": 1})
 
 
+async def test_the_key_of_a_deletion_in_parts_is_stored_with_the_last_one(
+    registry: Registry, database: Database
+) -> None:
+    for _ in range(2):
+        async with asyncio.timeout(60):
+            await registry.write(registry.delete(("person", 1)), key="a")
+        assert await database.computers.count_documents({"person": None}) == COMPUTERS
+        assert await database.persons.distinct("_id") == [2, 3]
+
+
+async def test_a_dry_run_of_a_deletion_has_one_part(registry: Registry, database: Database) -> None:
+    async with asyncio.timeout(60):
+        await registry.repository.write([registry.delete(("person", 1))], rolls_back=True)
+    assert await database.computers.count_documents({"person": 1}) == COMPUTERS
+    assert await database.persons.distinct("_id") == [1, 2, 3]
+
+
 async def test_others_write_between_the_parts_of_a_deletion(registry: Registry) -> None:
     deletion = asyncio.create_task(registry.write(registry.delete(("person", 1))))
     await asyncio.sleep(0)

@@ -98,7 +98,7 @@ class UnitOfWork:
     async def run(self, requests: Sequence[WriteRequest]) -> list[Outcome]:
         """Apply requests, and commit what they change; return the outcome of each, without a time.
 
-        Several are not alone, and a single one may be. Raises ResultTooLarge or the error of a
+        A request that is alone comes without others. Raises ResultTooLarge or the error of a
         request that is alone; of a single request also ValueTaken for a value that only the index
         does not tell apart from another. Also raises PyMongoError and TransactionConflict.
         """
@@ -107,7 +107,9 @@ class UnitOfWork:
         self._has_authors = any(request.author != first.author for request in others)
         if not others:
             run = partial(self._run_single, first)
-            return await self._transaction.run(run, commits=not first.rolls_back)
+            outcomes = await self._transaction.run(run, commits=not first.rolls_back)
+            first.is_begun |= self._is_part
+            return outcomes
         if self._has_to_read(requests):
             await self._transaction.run(partial(self._load, requests))
         else:  # the thread would only wait for the interpreter
@@ -134,10 +136,7 @@ class UnitOfWork:
         if self._is_alone and isinstance(outcome, RequestError):
             raise outcome
         self._store([request], [outcome])
-        if self._is_part:
-            request.is_begun = True
-            return [None]
-        return [outcome]
+        return [None if self._is_part else outcome]
 
     def _load(self, requests: Sequence[WriteRequest]) -> None:
         """Load the resources, the targets of their linkages, and members that may be removed.
@@ -190,7 +189,7 @@ class UnitOfWork:
                 return replayed(request.key, stored, request.writes)
             results = self._apply_all(request)
             if not (self._has_authors and self._has_other_author(request)):
-                if request.key:
+                if request.key and not self._is_part:
                     self._records.put(request.key.record, new_result(request.key, results))
                 return results
         except _RunsAlone:
@@ -383,9 +382,10 @@ class UnitOfWork:
 
 
 def _is_divisible(request: WriteRequest) -> bool:
-    """Whether a request may be executed in parts: a deletion without preconditions."""
+    """Whether a request may be executed in parts: a deletion without preconditions, no dry run."""
     write, *others = request.writes
-    return not others and write.verb is Verb.REMOVE and not write.is_conditional
+    is_deletion = not others and write.verb is Verb.REMOVE
+    return is_deletion and not (write.is_conditional or request.rolls_back)
 
 
 def _add_wanted(wanted: Wanted, write: Write) -> None:

@@ -78,10 +78,10 @@ async def serve_with_workers(
         workers = Workers((settings, port.family, port.getsockname()), reports)
         stack.push_async_callback(workers.stop)
         workers.start(settings.workers)
-        ready = 0
+        is_announced = False
         while not isinstance(report := await reports.get(), StartError):
-            ready += 1
-            if ready == settings.workers:
+            if len(workers.ready) == settings.workers and not is_announced:
+                is_announced = True
                 if settings.tls_certificate:
                     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, workers.hang_up)
                 announce(report)
@@ -93,6 +93,7 @@ class Workers:
 
     configuration: the settings of each, and the family and the address on which it listens.
     reports: gets the line to announce from each worker that is ready, or why one cannot serve.
+    ready: those that serve.
     """
 
     def __init__(
@@ -100,7 +101,7 @@ class Workers:
     ) -> None:
         self._configuration = configuration
         self._reports = reports
-        self._ready: set[Process] = set()  # one that starts may be killed by a signal
+        self.ready: set[Process] = set()
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self, number: int) -> None:
@@ -114,8 +115,8 @@ class Workers:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def hang_up(self) -> None:
-        """Let all workers that are ready reload their certificate."""
-        for worker in self._ready:
+        """Let all workers that are ready reload their certificate; it would kill others."""
+        for worker in self.ready:
             with suppress(ProcessLookupError):
                 worker.send_signal(signal.SIGHUP)
 
@@ -146,7 +147,7 @@ class Workers:
                 _send(writer, self._configuration)
                 async with asyncio.timeout(START_SECONDS):
                     line = await _receive(reader)
-                self._ready.add(worker)
+                self.ready.add(worker)
                 self._reports.put_nowait(line)
                 await _receive(reader)
             except TimeoutError:
@@ -158,7 +159,7 @@ class Workers:
                     raise StartError(f"worker does not start: it ended with {reason}") from None
                 _log.error("worker exited unexpectedly: %s", reason)
             finally:
-                self._ready.discard(worker)
+                self.ready.discard(worker)
                 mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]
                 writer.close()
 

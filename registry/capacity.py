@@ -68,20 +68,22 @@ SHARING_CALLERS = 256
 """Requests that share one result: a page, a document, a ping."""
 
 PAST_READS = 20
-"""Batches in flight that read past snapshots, of which each has its own batches."""
+"""Batches in flight that read past snapshots, of which each has its own batches; also the parts of
+batches that have too many members."""
 
 RETRIED_WRITES = 16
 """Requests that are tried again alone, after a conflict, between two groups of writes."""
 
 _BATCH_THREADS = 100
-"""Threads of the batches, groups, lookups, transactions and followers above. Three types with a
-link each never have more in flight; more types may wait for a thread."""
+"""Threads of the batches above. Three types with a link each never have more in flight; more types
+may wait for a thread."""
 
 SLOW_THREADS = 25 * max(2, CORES)
 """Threads of heavy requests and streams, which may take seconds."""
 
 THREADS = _BATCH_THREADS + SLOW_THREADS
-"""Threads for commands, and their connections, in total; both start on demand.
+"""Threads for commands, and their connections, in total; both start on demand. Transactions and
+change streams have threads of their own, and use the same connections.
 
 Pages in other orders than by id are not batched: they take a free thread, or wait. With
 motor's default, five threads per core, ten slow queries would block every write on two cores.

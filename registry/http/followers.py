@@ -5,7 +5,7 @@
 - The last batches are kept: followers that connect again, or are slower than others, continue in
   them. One that has fallen behind is ended, and may connect again.
 - A follower from an older position reads a change stream of its own until it has reached these.
-- What ends a follower is an error, sent as its last event; a stop of the service ends it without.
+- The last event of a follower is the error that ends it. When the service stops, there is none.
 
 A library such as aiohttp-sse encodes events for each follower: 1,000 would occupy the event loop.
 """

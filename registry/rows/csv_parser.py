@@ -16,7 +16,7 @@ _MAX_RECORD = 2**20
 csv.field_size_limit(_MAX_RECORD)
 
 _DELIMITERS = ",;\t|"
-_SEPARATOR = re.compile(r"sep=(.)[\r\n]*", re.IGNORECASE)
+_SEPARATOR = re.compile(r'sep=([^"\r\n])[\r\n]*', re.IGNORECASE)
 
 _CODECS = {
     "utf-8": "utf-8-sig",

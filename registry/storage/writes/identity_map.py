@@ -43,8 +43,8 @@ class IdentityMap(dict[RecordKey, Record | None]):
 
     None stands for a record that is deleted. Records are replaced, by `put`, never modified, so
     that a result keeps the state that its write has left. `load` and `store` block and raise
-    PyMongoError. last_ids: as of NewIds. author: of the current request. before_request: what it
-    has changed, as that was before.
+    PyMongoError. last_ids: as `known` of NewIds. author: of the current request. before_request:
+    what it has changed, as that was before.
     """
 
     def __init__(

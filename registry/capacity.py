@@ -68,8 +68,8 @@ SHARING_CALLERS = 256
 """Requests that share one result: a page, a document, a ping."""
 
 PAST_READS = 20
-"""Batches in flight that read past snapshots, of which each has its own batches; also the parts of
-batches that have too many members."""
+"""Batches in flight that read past snapshots: each snapshot has its own batches. The parts of a
+batch with too many members count as well."""
 
 RETRIED_WRITES = 16
 """Requests that are tried again alone, after a conflict, between two groups of writes."""

@@ -10,7 +10,7 @@ rules:
 - The records that a document has linked to are kept until these and the identifiers are more than
   `kept_records`. From then on only ids are kept, about one bit each, and records are read again.
 
-`resolve` collects a document of which all is kept, as of most.
+`resolve` collects a document that can be kept as a whole, as most can.
 """
 
 from collections import defaultdict

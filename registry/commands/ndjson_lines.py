@@ -162,7 +162,7 @@ class LineWriter:
 
 
 def _batches(lines: Iterable[Line]) -> Iterator[list[Line]]:
-    """Yield lines that one request can have: all of them merge, or none that adds."""
+    """Yield lines that one request can have: all of them merge, or none does."""
     batch, size = list[Line](), 0
     for line in lines:
         is_full = len(batch) == _MAX_OPERATIONS or size + line.size > _MAX_BYTES

@@ -66,7 +66,7 @@ class IdentityMap(dict[RecordKey, Record | None]):
         self._changed: dict[RecordKey, None] = {}  # in the order in which they have to be written
 
     def load(self, wanted: Wanted, limit: int, *, follows_links: bool) -> str | None:
-        """Load records; return a type of which more members are wanted than are loaded, if any.
+        """Load records; return a type that has more members than are loaded, if any.
 
         limit: of the records of each type besides those that are wanted by their ids.
         follows_links: whether to load the targets of the links of these records as well.

@@ -154,7 +154,7 @@ class RowUnit(UnitOfWork):
     def _apply_row(self, index: int, row: Row) -> Sequence[WriteResult]:
         """Apply a row, or nothing of it; return the results. Raises InvalidFile."""
         self._records.savepoint(self._batch.author)
-        self._set_unique.clear()  # by the rows before, each of other resources
+        self._set_unique.clear()  # no row changes a resource of an earlier one
         try:
             if index in self._batch.refused:
                 raise InvalidRow(self._batch.refused[index])

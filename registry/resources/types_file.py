@@ -60,7 +60,7 @@ class TypesFile:
 
     def resources(self) -> tuple[ResourceType, ...]:
         """Return the types of this package and of the file."""
-        return _declared(tomllib.loads(self.text, parse_float=decimal.Decimal))
+        return _declared(tomllib.loads(self.text, parse_float=_decimal))
 
 
 def read_types(name: str) -> TypesFile:
@@ -86,6 +86,13 @@ def read_types(name: str) -> TypesFile:
 def declared_types(types: TypesFile | None) -> tuple[ResourceType, ...]:
     """Return the types of this package, and of a file if there is one."""
     return types.resources() if types else RESOURCES
+
+
+def _decimal(text: str) -> decimal.Decimal:
+    try:
+        return decimal.Decimal(text)
+    except decimal.InvalidOperation:  # the exponent has too many digits
+        raise ValueError(f"{text} is out of range") from None
 
 
 def _declared(tables: Table) -> tuple[ResourceType, ...]:
@@ -118,7 +125,8 @@ def _with_attributes(name: str, table: Table, existing: ResourceType | None) -> 
     elif "collection" in declared:
         reason = f"the collection of {name} is {existing.collection}: leave it out"
         raise InvalidDeclaration(reason)
-    if taken := sorted(declared.keys() & existing.schema().fields.keys()):
+    # The generated schema replaces a field `Meta`, as classes of marshmallow have this member.
+    if taken := sorted(declared.keys() & {"Meta", *existing.schema().fields}):
         raise InvalidDeclaration(f"{name}.{taken[0]} exists: choose another name")
     attributes = {
         field: _Attribute().read(each if isinstance(each, dict) else {"type": each}, name, field)

@@ -42,6 +42,7 @@ INVALID: list[tuple[str, str]] = [
     ("\nx = ", "Invalid value"),
     ('[computer]\nx = "text"\nx = "text"', "Cannot overwrite a value"),
     ("a=" + "[" * 5000 + "]" * 5000, "nested too deeply"),
+    ("x = 1e99999999999999999999", "1e99999999999999999999 is out of range"),
     ("x = 1", "`x` is not a table: declare a type as [x]"),
     ('[[computer]]\nx = "text"', "`computer` is not a table"),
     (attribute('"txt"'), "computer.x.type: Use text, email, integer, decimal, boolean,"),
@@ -67,6 +68,7 @@ INVALID: list[tuple[str, str]] = [
             ("email", '"x"'),
             ("integer", "1.5"),
             ("decimal", "1e99"),
+            ("decimal", "nan"),
             ("boolean", '"true"'),
             ("date", "2026-01-01T00:00:00Z"),
             ("datetime", "2026-01-01"),
@@ -94,6 +96,7 @@ INVALID: list[tuple[str, str]] = [
         for name in ("$x", "a.b", "_x", "x_", "X", "ä", "a b", "", "a" * 64)
     ),
     ('[computer]\nserial = "text"', "computer.serial exists: choose another name"),
+    ('[computer]\nMeta = "text"', "computer.Meta exists: choose another name"),
     ('[computer]\nowner = "text"', "field of computer declared twice: owner"),
     ('[person]\ncomputers = "text"', "field of person declared twice: computers"),
     ('[computer]\nowner_period = "text"', "stored field of computer declared twice"),

@@ -245,7 +245,7 @@ def _header_in(record: CsvRecord) -> list[str]:
     """Return the names of the columns. Raises InvalidFile."""
     if record.defect:
         raise InvalidFile(f"Line {record.line}, the header: {record.defect}")
-    header = [cell.strip().removeprefix("\ufeff") for cell in record.cells]
+    header = [cell.strip() for cell in record.cells]
     if not any(header):
         raise InvalidFile("The file has no header.")
     if len(header) > _MAX_COLUMNS:

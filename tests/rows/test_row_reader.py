@@ -150,6 +150,8 @@ def test_a_column_without_a_name_must_be_empty() -> None:
         (",\n", "The file has no header."),
         ("name,owner.email\n", "The column `owner.email` does not fit"),
         ("name,name\n", "The column `name` occurs twice"),
+        ('sep="\nname\n', 'The column `sep="` does not fit'),
+        ("sep=\r\nname\r\n", "The column `sep=` does not fit"),
         ('"name\n', "Line 1, the header: This is not CSV"),
         ("x" * (2**20 + 1), "Line 1 is longer than 1,048,576 characters"),
         ("x" * (2**20 + 1) + "\nA\n", "Line 1 is longer than 1,048,576 characters"),
@@ -160,6 +162,13 @@ def test_a_header_that_does_not_fit_stops(text: str, reason: str) -> None:
     with pytest.raises(InvalidFile) as raised:
         read(text)
     assert str(raised.value).startswith(reason)
+
+
+@pytest.mark.parametrize("text", ['"name",note\nA,x\n', "sep=;\nname;note\nA;x\n"])
+def test_a_byte_order_mark_may_precede_a_quote_or_the_delimiter(text: str) -> None:
+    for charset in ("utf-8", "utf-16le", "utf-16be"):
+        [row] = read(f"\ufeff{text}".encode(charset), charset)
+        assert row.own.sent == {"name": "A", "note": "x"}
 
 
 @pytest.mark.parametrize("text", ["name\nA\n", "n"])

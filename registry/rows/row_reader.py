@@ -172,9 +172,9 @@ class RowReader:
                     row.errors += invalid.errors
             try:
                 mention.load()
+                self._find_key(mention)
             except InvalidRow as invalid:
                 row.errors += invalid.errors
-            self._find_key(mention)
         return row
 
     def _read(self, mention: Mention, column: Column, text: str) -> None:
@@ -221,7 +221,8 @@ class RowReader:
         """Determine what tells a resource apart; nothing does if it is new.
 
         What was chosen, its id, something unique, or an address; or all values, also where these
-        are empty.
+        are empty. Raises InvalidRow for a related resource with an id, but no value of what was
+        chosen.
         """
         if mention.link is None and self._options.creates:
             return
@@ -237,6 +238,10 @@ class RowReader:
             names = [*unique, *addresses][:1]
         mention.is_named = bool(names)
         if not any(name == "id" or mention.stored(name) is not None for name in names):
+            if mention.link and mention.id is not None and not present:
+                raise InvalidRow(
+                    mention.error("It is a key: the cell must not be empty.", names[0])
+                )
             names = sorted(present)
         mention.key = tuple(names)
 

@@ -24,12 +24,10 @@ GRAPH = Graph(WITH_DEVICES)
 COLUMNS = ("name", "note", "size", "price", "active")
 
 
-def read(
-    text: str | bytes, charset: str = "utf-8", size: int = 2**20, *, replaces: bool = False
-) -> list[Row]:
+def read(text: str | bytes, charset: str = "utf-8", size: int = 2**20, **options: Any) -> list[Row]:
     """Return the rows of a file that arrives in pieces of this size."""
     data, rows = text.encode() if isinstance(text, str) else text, list[Row]()
-    reader = RowReader(GRAPH["device"], GRAPH, RowOptions(replaces=replaces), charset)
+    reader = RowReader(GRAPH["device"], GRAPH, RowOptions(**options), charset)
     for start in range(0, len(data), size):
         rows += filter(None, reader.read(data[start : start + size]))
     return [*rows, *filter(None, reader.read(b"", is_last=True))]
@@ -179,6 +177,12 @@ def test_utf_16_begins_with_a_byte_order_mark(text: str) -> None:
 
 def test_values_without_a_column_name_are_one_error() -> None:
     assert lines_of(read("name,,\nB,x,y\n")) == ["2: There is a value in a column without a name."]
+
+
+def test_a_related_resource_with_only_an_id_needs_a_value_of_the_chosen_key() -> None:
+    found = read("name,holder.id,holder.email\nA,1,\nB,1,a@x.org\n", keys={"person": ("email",)})
+    assert lines_of(found) == ["2 email: It is a key: the cell must not be empty."]
+    assert found[1].links["holder"].key == ("email",)
 
 
 def test_little_is_kept_of_an_invalid_row() -> None:

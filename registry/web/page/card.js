@@ -118,7 +118,7 @@ export class Card {
       const [at, by] = ["at", "by"].map((name) => attributes[`${verb}_${name}`])
       const moment = this.type.authorship.find(({ name }) => name === `${verb}_at`)
       const time = moment && at && shown(moment, at)
-      return (at || by) && h("span", {}, `${label} `, time, by && h("bdi", {}, ` ${`by ${by}`}`))
+      return (at || by) && h("span", {}, `${label} `, time, by && h("bdi", {}, ` by ${by}`))
     }
     return h("p", { class: "authorship" }, line("Changed", "updated"), line("Created", "created"))
   }
@@ -220,7 +220,7 @@ class Section {
     const isChangeable = mayLink(card.type, link)
     const free = { name: "", label: "", kind: "actions", cell: (/** @type {Resource} */ member) => this.#free(member) }
     this.table = new Table(type, isChangeable ? [...columns, free] : columns)
-    const label = { "aria-label": `${"Assign"}: ${link.label}` }
+    const label = { "aria-label": `Assign: ${link.label}` }
     const add = isChangeable && button("Assign", () => this.#add(), label)
     const heading = h("header", {}, h("h2", {}, link.label), this.#more, add)
     this.element = h("section", {}, heading, this.#content)

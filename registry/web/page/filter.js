@@ -67,7 +67,7 @@ export async function askForFilter(type, field = type.display?.name) {
   if (!operand) return { [`filter[${names.value}][null]`]: String(operator.value === "isNull") }
   const { value } = control
   const isList = operand === "list"
-  const compared = isList ? value.split(/\s*,\s*/).join(",") : String(parsed(filter().value.kind, value))
+  const compared = isList ? value.trim().split(/\s*,\s*/).join(",") : String(parsed(filter().value.kind, value))
   return { [`filter[${names.value}][${operator.value}]`]: compared }
 }
 

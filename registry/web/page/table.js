@@ -22,7 +22,7 @@ import { shown } from "./values.js"
 
 /** The rows of one page of a collection. */
 export class Table {
-  /** In their order. @type {Map<string, { row: HTMLTableRowElement, resource: Resource }>} */
+  /** By the ids of the resources. @type {Map<string, { row: HTMLTableRowElement, resource: Resource }>} */
   #rows = new Map()
   #body = h("tbody", { role: "rowgroup" })
 
@@ -77,11 +77,7 @@ export class Table {
   /** Show a new resource above all others, and focus it. @param {Document} document that has it alone */
   insert(document) {
     const [resource] = document.data
-    if (!this.has(resource.id)) {
-      const others = [...this.#rows]
-      this.#body.prepend(this.#set(resource, document))
-      this.#rows = new Map([...this.#rows, ...others])
-    }
+    if (!this.has(resource.id)) this.#body.prepend(this.#set(resource, document))
     const link = this.#rows.get(resource.id)?.row.querySelector("a")
     link?.scrollIntoView({ block: "center" })
     link?.focus()

@@ -52,7 +52,7 @@ export class Timeline {
   /** @param {Resource} revision */
   #item({ attributes: { at, author, action, before, after } }) {
     const [time] = typeOf("revision").attributes.filter(({ name }) => name === "at")
-    const by = author && h("bdi", {}, ` ${`by ${author}`}`)
+    const by = author && h("bdi", {}, ` by ${author}`)
     const names = [...new Set([...Object.keys(before), ...Object.keys(after)])]
     const changes = names.map((name) => {
       const [old, now] = [before, after].map((values) => this.#value(name, values[name]))

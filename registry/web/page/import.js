@@ -22,6 +22,8 @@ const DELIMITERS = [",", ";", "\t", "|"]
 const EFFECTS = { created: "New", updated: "Changed", unchanged: "Unchanged" }
 const STOPPED =
   "The import has stopped. Import the file again to continue: what is stored stays, nothing is stored twice."
+const STOPPED_CREATING =
+  "The import has stopped. Some rows may be stored: find out which before you import the others, as each becomes new."
 const FORMULA = /^[=+\-@\t\r]/
 
 /**
@@ -222,8 +224,9 @@ class Job {
     const line = first?.source?.line ? `Line ${first.source.line}: ` : ""
     const apply = button(`Import ${counted(good, "row")}`, () => this.#run(false, meta.rows), { class: "primary" })
     const mayApply = isDryRun && good > 0
+    const stopped = isDryRun || this.#key.value ? STOPPED : STOPPED_CREATING
     this.#show(
-      !isComplete && alertOf(STOPPED),
+      !isComplete && alertOf(stopped),
       h("p", { class: "done" }, [found, ...counts].join(" ")),
       first && h("p", { class: "error" }, invalid, line, readable(first.detail)),
       mayApply && buttons(apply),

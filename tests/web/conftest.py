@@ -132,7 +132,7 @@ def visit(browser: Browser, registry: Registry) -> Iterator[Visit]:
         context.set_default_timeout(PATIENCE)
         pages.append(page := context.new_page())
         page.on("pageerror", lambda error: messages.append(str(error)))
-        page.on("console", lambda one: messages.append(one.text))
+        page.on("console", lambda message: messages.append(message.text))
         page.goto(f"{url}/{address}")
         return page
 
@@ -140,4 +140,4 @@ def visit(browser: Browser, registry: Registry) -> Iterator[Visit]:
     for page in pages:
         page.context.close()
     # Chromium itself reports requests without success.
-    assert [one for one in messages if not one.startswith("Failed to load resource")] == []
+    assert [each for each in messages if not each.startswith("Failed to load resource")] == []

@@ -178,7 +178,7 @@ def test_a_form_keeps_what_others_change_while_it_opens(registry: Registry, visi
     page = visit(f"#/computers/{id_}")
     expect(heading(page)).to_have_text("OPENING")
     held: list[Route] = []
-    page.route(re.compile(f"/computers/{id_}\\?"), lambda one: held.append(one), times=1)  # noqa: PLW0108 - gets an attribute
+    page.route(re.compile(f"/computers/{id_}\\?"), lambda route: held.append(route), times=1)  # noqa: PLW0108 - gets an attribute
     registry.update("computer", id_, status="repair")
     while not held:
         page.wait_for_timeout(10)
@@ -227,7 +227,7 @@ def test_changes_after_a_gap_in_the_feed_are_shown(registry: Registry, visit: Vi
     page.route("**/changes*", answer)
     page.goto(f"{registry.url}/?#/computers/{id_}")
     expect(page.get_by_role("article").get_by_text("T14")).to_be_visible()
-    assert all("after" in one.request.url for one in attempts)
+    assert all("after" in route.request.url for route in attempts)
 
 
 def test_a_busy_registry_is_asked_again_and_a_lost_one_on_demand(

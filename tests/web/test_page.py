@@ -185,7 +185,7 @@ def test_a_table_is_filtered_by_the_operators_of_a_type(
     control = field(page, "Value")
     if value is None:
         expect(control).not_to_be_visible()
-    elif control.evaluate("one => one.localName") == "select":
+    elif control.evaluate("element => element.localName") == "select":
         control.select_option(value)
     else:
         control.fill(value)
@@ -297,7 +297,7 @@ def test_several_are_created_in_a_row_by_keyboard_alone(registry: Registry, visi
     expect(page.get_by_role("dialog")).to_have_count(0)
     expect(page.get_by_role("link", name="Eniac Meltzer")).to_be_focused()
     found = registry.read("/persons?filter[first_name]=Eniac")
-    assert [one["attributes"]["last_name"] for one in found] == ["Bartik", "Holberton", "Meltzer"]
+    assert [each["attributes"]["last_name"] for each in found] == ["Bartik", "Holberton", "Meltzer"]
 
 
 def test_a_conflict_shows_both_and_lets_the_user_choose(registry: Registry, visit: Visit) -> None:
@@ -364,7 +364,7 @@ def test_leaving_a_page_loses_nothing_that_was_typed(registry: Registry, visit: 
 
 def test_changes_by_others_appear_without_a_reload(registry: Registry, visit: Visit) -> None:
     owner = registry.add("person", first_name="Hedy", last_name="Lamarr")
-    ids = [registry.add("computer", serial=f"LIVE-{one}", owner=owner) for one in "ABC"]
+    ids = [registry.add("computer", serial=f"LIVE-{letter}", owner=owner) for letter in "ABC"]
     page = visit("#/computers?filter[serial][prefix]=LIVE&sort=id")
     listed = rows(page, "Computers")
     expect(listed).to_have_count(3)
@@ -428,15 +428,15 @@ def test_a_csv_file_is_checked_and_imported(
         button(page, "Check").click()
         expect(page.get_by_text("2 rows can be imported.")).to_be_visible()
         errors = page.get_by_role("table").filter(has_text="Error").get_by_role("row")
-        found = [" ".join(one.split("\t")[:2]) for one in errors.all_inner_texts()[1:]]
+        found = [" ".join(text.split("\t")[:2]) for text in errors.all_inner_texts()[1:]]
         assert found == ["3 status", "4 Serial", "8 ", "9 owner.first_name"]
         expect(page.get_by_role("status").filter(has_text="4 rows cannot")).to_be_in_viewport()
         assert registry.read("/computers?filter[serial][prefix]=IMPORT") == [] or _
         complete_import(page, 2)
     stored = registry.read("/computers?filter[serial][prefix]=IMPORT&include=owner&sort=serial")
-    models = [one["attributes"]["model"] for one in stored]
+    models = [each["attributes"]["model"] for each in stored]
     assert models == ['T14; "new"', "two\nlines"]
-    assert len({one["relationships"]["owner"]["data"]["id"] for one in stored}) == 1
+    assert len({each["relationships"]["owner"]["data"]["id"] for each in stored}) == 1
     assert len(registry.read("/persons")) == before + 1
 
 
@@ -445,7 +445,7 @@ def test_an_import_without_unique_attributes_stores_nothing_twice(
 ) -> None:
     lines = [f"+49 {number:03},Import,Phone-{number % 7}" for number in range(250)]
     header = "Phone number,owner.first_name,owner.last_name,Notes"
-    text = "\n".join([header, *(f"{one},x" for one in lines)])
+    text = "\n".join([header, *(f"{each},x" for each in lines)])
     page = visit("#/phones")
     for _ in range(2):
         choose_file(page, tmp_path / "phones.csv", text)
@@ -494,7 +494,7 @@ def test_names_are_text_wherever_they_appear(name: str, registry: Registry, visi
     computer = registry.add("computer", serial=name, owner=id_)
     dialogs: list[str] = []
     page = visit(f"#/computers/{computer}", viewport={"width": 360, "height": 800})
-    page.on("dialog", lambda one: dialogs.append(one.message))
+    page.on("dialog", lambda dialog: dialogs.append(dialog.message))
     expect(heading(page)).to_have_text(name)
     expect(page.get_by_role("link", name=f"{name} Text").first).to_be_visible()
     page.get_by_role("combobox", name="Find").fill(name[:100])

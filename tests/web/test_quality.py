@@ -187,9 +187,9 @@ def check(page: Page, checks: Path) -> None:
         page.set_viewport_size({"width": width, "height": 844})
         result = page.evaluate("axe.run({resultTypes: ['violations']})")
         problems = [
-            (one["id"], node["html"][:200], node["failureSummary"])
-            for one in result["violations"]
-            for node in one["nodes"]
+            (violation["id"], node["html"][:200], node["failureSummary"])
+            for violation in result["violations"]
+            for node in violation["nodes"]
         ]
         assert problems == [], (scheme, width)
     for width, size in ((360, 100), (360, 200), (800, 200), (1280, 100), (2560, 100)):
@@ -197,9 +197,9 @@ def check(page: Page, checks: Path) -> None:
         page.evaluate(f"document.documentElement.style.fontSize = '{size}%'")
         wide = page.evaluate(
             """() => [...document.querySelectorAll("dialog, body, main, main button")]
-                .filter((one) => !one.closest(".table, .scrolls"))
-                .filter((one) => one.getBoundingClientRect().right > innerWidth + 1)
-                .map((one) => one.outerHTML.slice(0, 100))"""
+                .filter((element) => !element.closest(".table, .scrolls"))
+                .filter((element) => element.getBoundingClientRect().right > innerWidth + 1)
+                .map((element) => element.outerHTML.slice(0, 100))"""
         )
         assert wide == [], (width, size)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (width, size)
@@ -229,20 +229,20 @@ def test_the_first_table_takes_few_small_requests(
     page.goto(f"{registry.url}/#/computers")
     count = page.get_by_text(re.compile(r"^[0-9,]+ computers$"))
     expect(count).to_be_visible()  # the last response of this load
-    page.on("response", lambda one: responses.append(one))  # noqa: PLW0108 - gets an attribute
+    page.on("response", lambda response: responses.append(response))  # noqa: PLW0108 - gets an attribute
     page.reload()
     expect(count).to_be_visible()
-    read = [one.url.removeprefix(registry.url) for one in responses]
-    (listed, counted) = [one for one in read if one.startswith("/computers")]
+    read = [response.url.removeprefix(registry.url) for response in responses]
+    (listed, counted) = [path for path in read if path.startswith("/computers")]
     assert "page%5Bsize%5D=50" in listed
     assert "page%5Bsize%5D=1&" in f"{counted}&"
-    assert {one.split("?")[0] for one in read if not one.startswith("/api/page/")} <= {
+    assert {path.split("?")[0] for path in read if not path.startswith("/api/page/")} <= {
         "/",
         "/computers",
         "/changes",
     }
     # What was shown before is only confirmed.
-    assert {one.status for one in responses if "/api/" in one.url} <= {200, 304}
+    assert {response.status for response in responses if "/api/" in response.url} <= {200, 304}
 
 
 def test_a_phone_shows_many_rows_at_once(card: str, registry: Registry, visit: Visit) -> None:

@@ -105,4 +105,4 @@ def test_what_fails_stays_selected_with_its_reason(registry: Registry, visit: Vi
     button(page.get_by_role("dialog"), "Delete").click()
     expect(page.get_by_role("dialog", name="1 computer could not be changed")).to_be_visible()
     left = registry.read("/computers?filter[serial][prefix]=FAIL")
-    assert [one["attributes"]["serial"] for one in left] == ["FAIL-X"]
+    assert [each["attributes"]["serial"] for each in left] == ["FAIL-X"]

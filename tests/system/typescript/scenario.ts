@@ -16,7 +16,7 @@ const api = createClient<paths, `application/vnd.api+json${string}`>({
 
 function only<Type extends string>(resources: { type: string }[] | undefined, type: Type) {
   return (resources ?? []).filter(
-    (one): one is Extract<Person | Computer, { type: Type }> => one.type === type
+    (each): each is Extract<Person | Computer, { type: Type }> => each.type === type
   )
 }
 

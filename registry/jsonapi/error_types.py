@@ -263,7 +263,7 @@ class IdempotencyKeyReused(ApiError, status=422, code="idempotency_key_reused"):
 
 
 class InternalError(ApiError, status=500, code="internal_error"):
-    """The service failed to process the request; its log has the cause, with the id."""
+    """The service failed to process the request; its log has the cause under the same id."""
 
 
 class Unavailable(ApiError, status=503, code="unavailable", title="Service unavailable"):

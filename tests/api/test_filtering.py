@@ -46,7 +46,7 @@ async def stored(api: Api, database: Database) -> Model:
     rng, model = random.Random(4), Model()  # noqa: S311 - the same resources in each run
     for id_ in range(1, 41):
         names = {name: rng.choice(strategies.TEXTS) for name in ("first_name", "last_name")}
-        email = {"email": one} if (one := rng.choice(strategies.EMAILS)) else {}
+        email = {"email": address} if (address := rng.choice(strategies.EMAILS)) else {}
         await database.persons.insert_one(complete_record({"_id": id_, **names, **email}))
         model.create(("person", id_), names | email)
     for id_ in range(1, 31):

@@ -12,7 +12,8 @@ def limited(**limits: int) -> Iterator[None]:
     """Replace limits, by name."""
     with ExitStack() as patches:
         for name, limit in limits.items():
-            for module in (plan, related):
-                if hasattr(module, name):
-                    patches.enter_context(patch.object(module, name, limit))
+            modules = [module for module in (plan, related) if hasattr(module, name)]
+            assert modules, f"there is no limit {name}"
+            for module in modules:
+                patches.enter_context(patch.object(module, name, limit))
         yield

@@ -253,6 +253,10 @@ def _header_in(record: CsvRecord) -> list[str]:
     header = [cell.strip() for cell in record.cells]
     if not any(header):
         raise InvalidFile("The file has no header.")
+    try:
+        "".join(header).encode()
+    except UnicodeEncodeError:  # reports have the names of columns
+        raise InvalidFile("The header has lone surrogates, which are not valid Unicode.") from None
     if len(header) > _MAX_COLUMNS:
         raise InvalidFile(f"The file has {len(header):,} columns, more than {_MAX_COLUMNS:,}.")
     return header

@@ -151,12 +151,13 @@ def test_a_column_without_a_name_must_be_empty() -> None:
         ('sep="\nname\n', 'The column `sep="` does not fit'),
         ("sep=\r\nname\r\n", "The column `sep=` does not fit"),
         ('"name\n', "Line 1, the header: This is not CSV"),
+        (b"name,\xed\xb2\x80\n", "The header has lone surrogates"),
         ("x" * (2**20 + 1), "Line 1 is longer than 1,048,576 characters"),
         ("x" * (2**20 + 1) + "\nA\n", "Line 1 is longer than 1,048,576 characters"),
         ("name" + "," * 1_000, "The file has 1,001 columns, more than 1,000"),
     ],
 )
-def test_a_header_that_does_not_fit_stops(text: str, reason: str) -> None:
+def test_a_header_that_does_not_fit_stops(text: str | bytes, reason: str) -> None:
     with pytest.raises(InvalidFile) as raised:
         read(text)
     assert str(raised.value).startswith(reason)

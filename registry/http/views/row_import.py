@@ -67,7 +67,7 @@ async def import_rows(view: ResourceView, charset: str) -> web.StreamResponse:
         raise PreconditionFailed
     if IDEMPOTENCY_KEY in request.headers:
         raise InvalidIdempotencyKey(
-            f"A file of rows has no `{IDEMPOTENCY_KEY}`: to send it again changes nothing."
+            f"A file of rows has no `{IDEMPOTENCY_KEY}`: its rows are found by their key."
         )
     reader = RowReader(view.resource, view.graph, options, charset)
     rolls_back = preferences.rolls_back

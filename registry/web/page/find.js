@@ -17,6 +17,14 @@ import { countedOf, fieldsWithNames, nameOf } from "./types.js"
 const WAIT_MS = 150
 const RESULTS_PER_TYPE = 6
 
+/** Return the text attributes of a type, which may have none. @param {Type} type */
+function textsOf(type) {
+  return type.attributes.filter(({ name, copiedFrom }) => {
+    const filter = type.filters.find((other) => other.name === name)
+    return !copiedFrom && filter?.operators.includes("contains")
+  })
+}
+
 /**
  * Return the parameter `filter` for the resources of a type with an attribute that fits a text.
  * @param {Type} type
@@ -24,11 +32,7 @@ const RESULTS_PER_TYPE = 6
  * @param {string} text
  */
 function conditions(type, operator, text) {
-  const searched = type.attributes.filter(({ name, copiedFrom }) => {
-    const filter = type.filters.find((other) => other.name === name)
-    return !copiedFrom && filter?.operators.includes("contains")
-  })
-  return JSON.stringify([{ or: searched.map(({ name }) => ({ name, op: operator, val: text })) }])
+  return JSON.stringify([{ or: textsOf(type).map(({ name }) => ({ name, op: operator, val: text })) }])
 }
 
 /**
@@ -39,6 +43,7 @@ function conditions(type, operator, text) {
  * @returns {Promise<{ found: Found[], total: number }>}
  */
 async function search(type, filter, signal) {
+  if (textsOf(type).length === 0) return { found: [], total: 0 } // the registry would refuse the filter
   const query = { ...fieldsWithNames(type), ...filter, "page[size]": String(RESULTS_PER_TYPE) }
   const { document } = await api.get(type.path, query, signal)
   const columns = columnsOf(type).filter(({ blank }) => blank !== undefined)

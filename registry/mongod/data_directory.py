@@ -5,6 +5,7 @@ import fcntl
 import os
 import shutil
 import socket
+import stat
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -16,7 +17,7 @@ from urllib.parse import quote
 from motor.motor_asyncio import AsyncIOMotorClient
 
 from registry.metrics import DISK_FREE
-from registry.program import StartError, open_private
+from registry.program import StartError, is_trusted, open_private
 from registry.settings import Settings
 
 RESERVE_BYTES = 64 * 2**20
@@ -29,6 +30,10 @@ last change: the rest of the changes in progress, and the next checkpoint.
 MEMBER = "./mongodb-27017.sock"
 """The member of the replica set. mongod runs in the directory of its socket, so this name, which
 is stored with the data, stays valid when they are moved; the leading dot avoids a DNS lookup."""
+
+PRIMARY = "primary.sock"
+"""The link to it by which clients connect. It exists while mongod is the primary: on a connection
+that was opened before, the driver would refuse all sessions for ever."""
 
 _MAX_PATH_BYTES = 103
 """Longest path to which macOS can connect; Linux allows 107. mongod binds a relative path."""
@@ -100,9 +105,12 @@ def running_uri(settings: Settings) -> Iterator[str | None]:
 
     Raises StartError.
     """
-    with socket_directory(settings.data_dir.absolute()) as directory:
-        path = directory / MEMBER
-        yield uri_of(path) if is_listening(path) else None
+    data_dir = settings.data_dir.absolute()
+    with start_errors(data_dir):
+        is_private = _is_private(db_path(data_dir))
+    with socket_directory(data_dir) as directory:
+        path = directory / PRIMARY
+        yield uri_of(path) if is_private and is_listening(path) else None
 
 
 @contextmanager
@@ -140,6 +148,15 @@ def is_listening(path: Path) -> bool:
         client.settimeout(_CONNECT_SECONDS)  # a stopped mongod accepts nothing
         client.connect(str(path))
         return True
+    return False
+
+
+def _is_private(directory: Path) -> bool:
+    """Return whether only this user can have put a socket there."""
+    with suppress(FileNotFoundError):  # its service has just stopped
+        status = directory.lstat()
+        is_open = status.st_mode & (stat.S_IRWXG | stat.S_IRWXO)
+        return stat.S_ISDIR(status.st_mode) and not is_open and is_trusted(status, directory.parent)
     return False
 
 

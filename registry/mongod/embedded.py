@@ -30,6 +30,7 @@ from pymongo.errors import ConnectionFailure, OperationFailure, PyMongoError
 from registry.child_processes import START_SECONDS, child_process, wait_for_exit
 from registry.mongod.data_directory import (
     MEMBER,
+    PRIMARY,
     db_path,
     has_space,
     is_listening,
@@ -118,8 +119,10 @@ async def mongod(
     async with AsyncExitStack() as stack:
         lock = await stack.enter_async_context(locked(data_dir))
         directory = stack.enter_context(socket_directory(data_dir))
-        member = directory / MEMBER
+        member, link = directory / MEMBER, directory / PRIMARY
+        stack.callback(link.unlink, missing_ok=True)
         with start_errors(data_dir):
+            link.unlink(missing_ok=True)
             _move_full(log)
             output = stack.enter_context(open_private(log))
         command = (str(binary), *files, *_cache(), *_OPTIONS)
@@ -131,9 +134,10 @@ async def mongod(
         ending = asyncio.create_task(_end_of(process, log))
         stack.callback(ending.cancel)
         await _wait_until_ready(member, ending)
+        link.symlink_to(MEMBER)
         stack.callback(asyncio.create_task(_limit_log(log, member)).cancel)
         ending.add_done_callback(partial(_report_end, on_failure))
-        yield uri_of(member)
+        yield uri_of(link)
 
 
 def _cache() -> tuple[str, str]:

@@ -123,6 +123,21 @@ async def test_only_this_user_can_reach_mongod_and_there_is_no_tcp_port(tmp_path
 
 
 @pytest.mark.slow
+async def test_a_command_ignores_a_socket_that_others_may_have_replaced(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path)
+    directory = tmp_path / "mongodb"
+    async with running(tmp_path):
+        directory.chmod(0o770)
+        with running_uri(settings) as uri:
+            assert uri is None
+        directory.chmod(0o700)
+        moved = directory.rename(tmp_path / "moved")
+        directory.symlink_to(moved)
+        with running_uri(settings) as uri:
+            assert uri is None
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 async def test_systemd_tmpfiles_keeps_the_socket(
     name: str, short_path: Path, monkeypatch: pytest.MonkeyPatch

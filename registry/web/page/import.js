@@ -139,7 +139,8 @@ class Job {
     ])
     const check = button("Check", () => this.#run(true), { class: "primary" })
     const choices = [grid(["Column of the file", "Becomes"], rows), field("Identify existing rows by", this.#key)]
-    this.controls = h("fieldset", {}, ...choices, buttons(this.#ignored, check))
+    const outdated = { change: () => this.#result.replaceChildren() } // what was checked is no longer what is chosen
+    this.controls = h("fieldset", outdated, ...choices, buttons(this.#ignored, check))
     this.element = h("div", {}, this.controls, this.#result)
     this.#showKeys()
   }
@@ -223,7 +224,7 @@ class Job {
     const invalid = meta.invalid > 0 ? `${counted(meta.invalid, "row")} cannot be imported. ` : ""
     const line = first?.source?.line ? `Line ${first.source.line}: ` : ""
     const apply = button(`Import ${counted(good, "row")}`, () => this.#run(false, meta.rows), { class: "primary" })
-    const mayApply = isDryRun && good > 0
+    const mayApply = isDryRun && isComplete && good > 0
     const stopped = isDryRun || this.#key.value ? STOPPED : STOPPED_CREATING
     this.#show(
       !isComplete && alertOf(stopped),

@@ -142,6 +142,8 @@ class CsvParser:
     def _find_delimiter(self) -> str:
         """Return the delimiter that the first line names, or that divides it into most columns."""
         lines = self._lines.waiting
+        if lines:  # UTF-16 of a named byte order keeps the mark
+            lines[0] = lines[0].removeprefix("\ufeff")
         header = lines[0] if lines else ""
         if named := _SEPARATOR.fullmatch(header):
             lines.popleft()

@@ -195,7 +195,7 @@ class Decimal(fields.Decimal):
         KINDS[fields.Decimal],
         expected=f'a decimal number in a string, such as "12.50", with at most {_INTEGER_DIGITS} '
         f"digits before the point and {_FRACTION_DIGITS} after it",
-        schema={"type": "string", "pattern": f"^{_DECIMAL}$"},
+        schema={"type": "string", "format": "decimal", "pattern": f"^{_DECIMAL}$"},
         check=None,
     )
     default_error_messages = {"invalid": f"Not {kind.expected}."}

@@ -147,8 +147,7 @@ function kindOf(schema) {
   if (schema.enum) return "choice"
   if (schema.type !== "string") return schema.type
   if (schema.format === "date-time") return "time"
-  if (schema.format === "date" || schema.format === "email") return schema.format
-  return schema.pattern ? "decimal" : "text"
+  return ["date", "email", "decimal"].includes(schema.format) ? schema.format : "text"
 }
 
 /** Return a name as people write it: `owner.first_name` is `Owner: first name`. @param {string} name */

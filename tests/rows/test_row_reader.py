@@ -184,7 +184,8 @@ def test_a_related_resource_with_only_an_id_needs_a_value_of_the_chosen_key() ->
     found = read("name,holder.id,holder.email\nA,1,\nB,1,a@x.org\n", keys={"person": ("email",)})
     assert lines_of(found) == ["2 email: It is a key: the cell must not be empty."]
     holder = found[1].links["holder"]
-    assert holder and holder.key == ("email",)
+    assert holder is not None
+    assert holder.key == ("email",)
 
 
 def test_little_is_kept_of_an_invalid_row() -> None:

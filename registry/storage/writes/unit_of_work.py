@@ -41,12 +41,10 @@ from registry.storage.writes.write_requests import (
 )
 
 _MAX_MEMBERS = 5_000
-"""Members of relationships that a group loads. A request that unlinks more runs alone, as it would
-delay the others."""
+"""Members of relationships that a group loads. A request that unlinks more runs alone."""
 
 _MAX_MEMBERS_ALONE = 20_000
-"""Members of relationships that a request alone may unlink, about what it takes some seconds for.
-A request document can name 16,000."""
+"""Members that a request alone may unlink, in some seconds. A request document can name 16,000."""
 
 _MAX_PART = 1_000
 """Members that a deletion unlinks in a transaction. What has more is deleted in parts, as others
@@ -355,10 +353,8 @@ class UnitOfWork:
         for relationship in resource.writable_relationships.values():
             if relationship.to_many:
                 linkage = Linkage(relationship, ())
-                if (
-                    self._records.move((resource.type, id_), linkage) > _MAX_PART
-                    and not self._is_alone
-                ):
+                moved = self._records.move((resource.type, id_), linkage)
+                if moved > _MAX_PART and not self._is_alone:
                     raise _RunsAlone
             elif not self._is_part:
                 former = record.get(relationship.foreign_key)

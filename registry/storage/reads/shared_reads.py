@@ -140,18 +140,19 @@ class Reads:
         name: str,
         limits: BatchLimits,
         batch_fn: Callable[..., Awaitable[Sequence[Any]]],
-        *about: Hashable,
+        *common: Hashable,
     ) -> Batcher[Any, Any]:
         """Return the batcher for reads of one kind.
 
-        about: what a batch has in common, at last the time; `batch_fn` takes that and the keys.
+        common: what the reads of a batch have in common, the last of it the time; `batch_fn` takes
+        that and the reads.
         """
-        key = name, limits.max_size, *about
+        key = name, limits.max_size, *common
         batcher = self._batchers.get(key)
         if batcher is None:
-            is_past = about[-1] is not None
+            is_past = common[-1] is not None
             batcher = self._batchers[key] = Batcher(
-                partial(batch_fn, *about),
+                partial(batch_fn, *common),
                 name=name,
                 limits=limits,
                 on_idle=partial(self._batchers.pop, key) if is_past else None,
@@ -176,7 +177,7 @@ class Reads:
         if field != ID and len(records) > most:
             last = records[-1][field]
             if all(len(each) == len(values) for each, _ in lookups):  # all look up the same
-                return [TooManyMembers(last)] * len(lookups)
+                return [TooManyMembers(last) for _ in lookups]
             complete, batches = _divided(lookups, last)
             load = partial(self._look_up_batch, resource_type, field, time)
             parts = await asyncio.gather(

@@ -99,9 +99,8 @@ async def _send_stream(request: web.Request, response: Streamed) -> None:
         # Until the beginning is ready, an error still becomes an error document.
         beginning = await response.beginning()
         if response.snapshot is not None:  # it has its time by now
-            repository = request.app[REPOSITORY]
-            time = response.snapshot.time or await repository.now()
-            response.headers[POSITION] = repository.positions.encode(time)
+            position = await request.app[REPOSITORY].position_of(response.snapshot)
+            response.headers[POSITION] = position
         _represent(request, response, len(beginning))
         if response.status != 304 and request.method != hdrs.METH_HEAD:
             await response.send(request, beginning)

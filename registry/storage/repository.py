@@ -167,6 +167,13 @@ class Repository:
         with translated_errors():
             return await self._reads.commands.now()
 
+    async def position_of(self, snapshot: Snapshot) -> str:
+        """Return where the change feed continues a document; of now, if it needed no reads.
+
+        Raises Unavailable.
+        """
+        return self.positions.encode(snapshot.time or await self.now())
+
     async def oldest_retained_time(self) -> Timestamp | None:
         """Return the time after which all changes are kept. Raises Unavailable or Overloaded.
 

@@ -145,8 +145,7 @@ class RespondingView(ResourceView):
         body, etag = await offload(encode_with_tag, size=size)
         headers = {**headers, hdrs.ETAG: f'"{etag}"'}
         if self.change is None:  # else it may show an earlier time
-            time = self.snapshot.time or await self.repository.now()
-            headers[POSITION] = self.repository.positions.encode(time)
+            headers[POSITION] = await self.repository.position_of(self.snapshot)
         return web.Response(status=status, body=body, headers=headers)
 
     def stream(

@@ -106,9 +106,7 @@ class Connection(asyncio.Protocol):
     def begin(self, request: web.BaseRequest) -> None:
         """Begin a request, whose head has arrived."""
         self._request, self._body, self._since = request, request.content, perf_counter()
-        self._arrived = 0
-        if self._hold_timer is not None:
-            self._read_on()
+        self._read_on()
 
     def finish(self, request: web.BaseRequest, response: web.StreamResponse) -> None:
         """Record the end of a response, and await the next request."""
@@ -117,9 +115,7 @@ class Connection(asyncio.Protocol):
         self._record(request, None if self._transport.is_closing() else response)
         if request.content.is_eof():  # else aiohttp discards the rest
             self._body = None
-        self._arrived = 0
-        if self._hold_timer is not None:
-            self._read_on()
+        self._read_on()
 
     def close(self) -> None:
         """Close the connection."""
@@ -153,11 +149,13 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def _read_on(self) -> None:
+        """Count anew what arrives; continue to read if that is paused here."""
+        self._arrived = 0
         if self._hold_timer is not None:
             self._hold_timer.cancel()
             self._hold_timer = None
-        if not self._transport.is_closing():
-            self._transport.resume_reading()
+            if not self._transport.is_closing():
+                self._transport.resume_reading()
 
     def _limit_sending(self) -> None:
         self._send_timer = self._loop.call_later(self._limits.send_seconds, self._abort_slow_reader)

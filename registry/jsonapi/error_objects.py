@@ -36,15 +36,16 @@ class ApiError(RequestError):
     A subclass declares its status and code, a title if it is not the code in words, and what its
     instances have in common.
 
-    detail: about this occurrence, by default what the docstring says of all of them. pointer: a
-    JSON Pointer into the request document. parameter: the name of a query parameter. headers: added
-    to the response. retry_after: seconds to wait before the next attempt. meta: as in the error
-    object. type_url: identifies the error type in the cursor pagination profile, if it has one.
-    about: the path of a resource with further details, if there is one.
+    description: what the docstring says of all occurrences. detail: about this one, by default the
+    description. pointer: a JSON Pointer into the request document. parameter: the name of a query
+    parameter. headers: added to the response. retry_after: seconds to wait before the next attempt.
+    meta: as in the error object. type_url: identifies the error type in the cursor pagination
+    profile, if it has one. about: the path of a resource with further details, if there is one.
     """
 
     code: str
     title: str
+    description: ClassVar[str]
     detail: str
     parameter: str | None = None
     headers: Mapping[str, str] = {}
@@ -54,8 +55,9 @@ class ApiError(RequestError):
     def __init_subclass__(cls, *, status: int, code: str, title: str | None = None) -> None:
         cls.status, cls.code = status, code
         cls.title = title or code.replace("_", " ").capitalize()
+        cls.description = " ".join((cls.__doc__ or "").split())
         if not hasattr(cls, "detail"):
-            cls.detail = " ".join((cls.__doc__ or "").split())
+            cls.detail = cls.description
 
     def __init__(
         self,

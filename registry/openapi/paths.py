@@ -174,7 +174,7 @@ def error_responses(graph: Graph, settings: Settings) -> Json:
 
 
 def _error_text(error: type[ApiError]) -> str:
-    return f"- `{error.code}`: {' '.join((error.__doc__ or '').split())}"
+    return f"- `{error.code}`: {error.description}"
 
 
 def _described(operation: _Operation, route: Route, graph: Graph, settings: Settings) -> Json:

@@ -35,6 +35,9 @@ _CLASSES: Mapping[str, type[Field[Any]]] = {
     "datetime": fields.DateTime,
 }
 
+_USE = f"Use {', '.join(_CLASSES)}, or else enum or link."
+"""The error about the type of an attribute."""
+
 RESERVED_COLLECTIONS = frozenset(
     {
         *("api", "changes", "health", "metrics", "operations"),
@@ -164,9 +167,7 @@ class _Options(Schema):
 class _Attribute(_Options):
     """The options of an attribute."""
 
-    type = options.String(
-        validate=validate.OneOf(_CLASSES, error="Use {choices}, or else enum or link.")
-    )
+    type = options.String(validate=validate.OneOf(_CLASSES, error=_USE))
     enum = options.List(
         options.String(validate=validate.Length(1, fields.MAX_TEXT)),
         validate=validate.Length(1, _MAX_VALUES),
@@ -200,7 +201,7 @@ def _constructor(declared: Table) -> Callable[..., Field[Any]]:
     kind, values = declared.get("type"), declared.get("enum")
     if values is None:
         if kind is None:
-            raise ValidationError(f"Use {', '.join(_CLASSES)}, or else enum or link.", "type")
+            raise ValidationError(_USE, "type")
         return _CLASSES[kind]
     if kind not in {None, "text"}:
         raise ValidationError("Only text can have one.", "enum")

@@ -375,7 +375,7 @@ class CompoundStream:
                 self._forget()
 
     def _forget_relationships(self) -> None:
-        """Keep only the relationships of the next part; all of them while `is_kept`."""
+        """Collect relationships anew, for parts that show only their own."""
         self._linkage: dict[str, dict[str, dict[int, LinkedIds]]] = _by_name()
         self._counts: dict[str, dict[str, dict[int, int]]] = _by_name()
         self._relationships = Relationships(self._linkage, self._counts)

@@ -301,7 +301,7 @@ class Followers:
             await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _check_tokens(self) -> None:
-        """End followers whose access tokens are no longer valid."""
+        """Verify the access tokens at intervals; end followers whose token is no longer valid."""
         while True:
             await asyncio.sleep(_TOKEN_SECONDS)
             tokens = {follower.token for follower in self._followers if follower.token}

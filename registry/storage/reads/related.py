@@ -106,9 +106,11 @@ class RelatedPlan(Plan):
     async def stream(self, size: int) -> AsyncGenerator[list[Record]]:
         """Yield all records in chunks of this size, the last of which may be shorter."""
         plan = await self._with_ids(MAX_IDS)
-        batches = plan.stream(size)
-        if isinstance(plan, RelatedPlan):
-            batches = plan._batches(self.order, END, size)
+        batches = (
+            plan._batches(self.order, END, size)
+            if isinstance(plan, RelatedPlan)
+            else plan.stream(size)
+        )
         records: list[Record] = []
         async with aclosing(batches):
             async for batch in batches:

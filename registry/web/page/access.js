@@ -94,9 +94,10 @@ export function askAgain(onChanged) {
   /** @type {Promise<boolean> | null} */
   let asking = null
   const ask = async () => {
-    const before = readableTypes().map((type) => type.name)
+    const names = () => String(readableTypes().map((type) => type.name))
+    const before = names()
     await requireAccess("The access token is no longer valid. Enter another one: nothing you typed is lost.")
-    if (String(readableTypes().map((type) => type.name)) !== String(before)) onChanged()
+    if (names() !== before) onChanged()
     return true
   }
   return () => (asking ??= ask().finally(() => (asking = null)))

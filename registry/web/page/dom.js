@@ -112,7 +112,7 @@ export function newId() {
 }
 
 /**
- * Run the action of a control, unless it runs already.
+ * Run the action of a control, unless it is already running.
  * @param {HTMLButtonElement} control
  * @param {() => unknown} action
  */

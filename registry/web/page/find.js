@@ -246,7 +246,6 @@ export class FindBox {
     this.#running.abort()
     this.input.value = ""
     this.#searched = ""
-    this.#chosen = -1
     this.#render([])
   }
 

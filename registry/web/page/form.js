@@ -176,8 +176,7 @@ export function openCreation(type, { onCreated, text = "", isSingle = false }) {
     const query = type.display ? { [`fields[${type.name}]`]: type.display.name } : {}
     const document = await api.change("POST", type.path, { query, body: { data } })
     const created = (last = /** @type {Resource} */ (document?.data))
-    const text = `Created ${nameOf(type, created)}.`
-    if (!isSingle) announce(text, { offer: ["Open", `#${type.path}/${created.id}`] })
+    if (!isSingle) announce(`Created ${nameOf(type, created)}.`, { offer: ["Open", `#${type.path}/${created.id}`] })
     staysOpen = again.checked
     if (isSingle || !again.checked) return dialog.close()
     const { element } = inputs

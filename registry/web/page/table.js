@@ -198,7 +198,7 @@ export function linkTo(type, link, resource, included) {
  * @param {Resource[]} [included] those that were read along, which have its name
  * @param {string | null} [name] another name
  */
-function linkOf(resource, included = [], name) {
+export function linkOf(resource, included = [], name) {
   const type = typeOf(resource.type)
   const text = name ?? nameOf(type, included.find((other) => isSame(other, resource)) ?? resource)
   return h("a", { href: `#${type.path}/${resource.id}` }, h("bdi", {}, text))

@@ -4,8 +4,9 @@ import { api } from "./api.js"
 import { h, show } from "./dom.js"
 import { itemsOf } from "./operations.js"
 import { address } from "./router.js"
+import { linkOf } from "./table.js"
 import { NONE } from "./texts.js"
-import { links, nameOf, typeOf } from "./types.js"
+import { links, typeOf } from "./types.js"
 import { shown } from "./values.js"
 
 /** @import { Resource } from "./api.js" */
@@ -75,9 +76,8 @@ export class Timeline {
   #value(name, value) {
     const link = links(this.type, false).find((other) => other.name === name)
     if (link && value) {
-      const type = typeOf(link.target)
-      const text = this.#names.get(`${link.target} ${value.id}`) ?? nameOf(type, { type: link.target, id: value.id })
-      return h("a", { href: `#${type.path}/${value.id}` }, h("bdi", {}, text))
+      const known = this.#names.get(`${link.target} ${value.id}`)
+      return linkOf({ type: link.target, id: value.id }, [], known)
     }
     const attribute = this.type.attributes.find((other) => other.name === name)
     return attribute ? shown(attribute, value) : String(value ?? NONE)

@@ -1,12 +1,11 @@
 /** Values of attributes: how they are shown, entered, and read from what was entered. */
 
 import { h } from "./dom.js"
-import { NONE } from "./texts.js"
+import { NONE, number } from "./texts.js"
 
 /** @import { Attribute, Kind } from "./types.js" */
 /** @typedef {HTMLInputElement | HTMLSelectElement} Control */
 
-const integers = new Intl.NumberFormat()
 const days = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeZone: "UTC" })
 const times = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" })
 const exactTimes = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "long" })
@@ -32,7 +31,7 @@ export function plain(attribute, value) {
     case "boolean":
       return value ? "Yes" : "No"
     case "integer":
-      return integers.format(value)
+      return number(value)
     case "decimal": {
       // As many digits as were entered; formatting a string keeps all of them exact.
       const digits = String(value).split(".")[1]?.length ?? 0

@@ -16,6 +16,11 @@ class Case:
     charset: str = "utf-8"
     key: str = "serial"
 
+    @property
+    def content(self) -> bytes:
+        """The bytes of the file."""
+        return self.file.encode() if isinstance(self.file, str) else self.file
+
 
 FILES = {
     "semicolons": Case(f"{HEADER}A,{ADA}\n".replace(",", ";"), ["A"]),

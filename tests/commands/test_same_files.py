@@ -15,7 +15,7 @@ async def test_valid_rows_are_stored_and_invalid_lines_reported(
     name: str, api: Api, run: RunCommand, tmp_path: Path
 ) -> None:
     case, path = FILES[name], tmp_path / "fleet.csv"
-    path.write_bytes(case.file.encode() if isinstance(case.file, str) else case.file)
+    path.write_bytes(case.content)
     options = ("--type", "computer", "--key", case.key, "--encoding", case.charset)
     done = await run("import", "--url", api.origin, *options, path)
     if case.invalid is None:

@@ -38,7 +38,7 @@ def test_the_page_stores_and_reports_what_the_command_does(
     name: str, fleet: Registry, visit: Visit, tmp_path: Path
 ) -> None:
     case, path = FILES[name], tmp_path / "fleet.csv"
-    path.write_bytes(case.file.encode() if isinstance(case.file, str) else case.file)
+    path.write_bytes(case.content)
     # The page leaves out a column that it does not know; the command only one that is named.
     left_out = ["--map", "colour="] if name == "unknown column" else []
     options = ["--type", "computer", "--key", case.key, "--encoding", case.charset, *left_out]

@@ -81,7 +81,7 @@ HEADERS = {
     errors.TokenRejected: {"WWW-Authenticate"},
     errors.InsufficientScope: {"WWW-Authenticate"},
 }
-"""The headers of errors, beside `Retry-After` of 503."""
+"""The headers of errors, besides `Retry-After` of 503."""
 
 RESPONSES = describe(Graph(RESOURCES), Settings(auth="on"))["components"]["responses"]
 

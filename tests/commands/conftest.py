@@ -18,7 +18,7 @@ from tests.support import Api
 
 @dataclass(frozen=True)
 class Run:
-    """The exit status and output of a command. errors: the lines of stderr, but progress."""
+    """The exit status and output of a command. errors: the lines of stderr except progress."""
 
     status: int
     output: str

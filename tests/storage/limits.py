@@ -13,7 +13,7 @@ def limited(**limits: int) -> Iterator[None]:
     with ExitStack() as patches:
         for name, limit in limits.items():
             modules = [module for module in (plan, related) if hasattr(module, name)]
-            assert modules, f"there is no limit {name}"
+            assert modules, f"no module has a limit {name}"
             for module in modules:
                 patches.enter_context(patch.object(module, name, limit))
         yield

@@ -107,7 +107,7 @@ async def test_processes_that_import_a_file_at_once_create_nothing_twice(
     path.write_text(SHEET.splitlines(keepends=True)[0] + "".join(rows))
     options = ("--unique", "computer.serial", "--unique", "person.email", "--workers", str(workers))
     settings = {"MONGODB_URI": mongodb_uri, "REGISTRY_DATABASE": database.name}
-    # The kernel chooses the worker of each connection: most times, three have both.
+    # The kernel chooses the worker of each connection: three usually reach both workers.
     urls = [start(*options, **settings).url for _ in range(3 - workers)] * (2 * workers - 1)
     imports = [await spawn("import", "--type", "computer", "--url", url, path) for url in urls]
     done = await asyncio.gather(*map(wait_for, imports))

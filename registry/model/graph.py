@@ -23,7 +23,7 @@ from registry.model.resource_type import (
     Relationship,
     ResourceType,
 )
-from registry.model.revisions import REVISION, revision_type
+from registry.model.revisions import REVISION, REVISIONS, revision_type
 
 _MEMBER_NAME = re.compile(r"[a-z]([a-z0-9_]{0,61}[a-z0-9])?")
 
@@ -46,11 +46,14 @@ class Graph(dict[str, ResourceType]):
 
     def __init__(self, declared: Iterable[ResourceType], revision_days: int | None = None) -> None:
         self.revision_days = revision_days
-        resources = tuple(declared)
-        derived = [*history_types(resources)]
+        own = tuple(declared)
+        resources = (*own, *history_types(own))
+        for resource_type in resources:
+            if resource_type.type == REVISION or resource_type.collection == REVISIONS:
+                reason = f"the type {REVISION} and the collection {REVISIONS} are reserved"
+                raise InvalidDeclaration(f"{resource_type.type}: {reason}: choose another name")
         if revision_days is not None:
-            derived.append(revision_type(resources))
-        resources = (*resources, *derived)
+            resources = (*resources, revision_type(own))
         if len(resources) > _MAX_TYPES:
             raise InvalidDeclaration(
                 f"there are {len(resources)} types, including histories; allowed are {_MAX_TYPES}"

@@ -89,12 +89,6 @@ _READ = (POSITION, "ETag")
 _WRITTEN = ("ETag", IDEMPOTENCY_REPLAYED, PREFERENCE_APPLIED)
 """The headers of documents that are read and written."""
 
-_ERROR_HEADERS = {
-    **dict.fromkeys((400, 401, 403), ("WWW-Authenticate",)),
-    503: ("Retry-After",),
-}
-"""The headers that errors can have, by their status."""
-
 _TEXTS = {
     "list_{types}": "The whole collection, or the resources that `filter` selects, or a page of "
     "them. `meta.count` is the number of resources in the response. With "
@@ -163,11 +157,14 @@ def error_responses(graph: Graph, settings: Settings) -> Json:
     for error in errors.error_types():
         if error not in absent:
             by_status[error.status].append(error)
+    headers = {503: "Retry-After"}
+    if settings.requires_tokens:
+        headers |= dict.fromkeys((400, 401, 403), "WWW-Authenticate")
     return {
         f"Error{status}": _response(
             "\n".join(map(_error_text, by_status[status])),
             reference("schemas", "ErrorDocument"),
-            *_ERROR_HEADERS.get(status, ()),
+            *([headers[status]] if status in headers else ()),
         )
         for status in sorted(by_status)
     }

@@ -213,9 +213,10 @@ def _constructor(declared: Table) -> Callable[..., Field[Any]]:
 def _loaded(field: Field[Any], option: str, declared: Table) -> Any:
     """Return the value of an option as the attribute loads it, None without the option."""
     value = declared.get(option)
-    if isinstance(value, datetime.date):  # or a datetime
+    # TOML has values of these types, JSON has text.
+    if isinstance(field, fields.Date | fields.DateTime) and isinstance(value, datetime.date):
         value = value.isoformat()
-    elif isinstance(value, decimal.Decimal):
+    elif isinstance(field, fields.Decimal) and isinstance(value, decimal.Decimal):
         value = str(value)
     try:
         return None if value is None else field.deserialize(value)

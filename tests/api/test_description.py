@@ -247,6 +247,10 @@ def test_every_operation_names_its_scopes_and_the_errors_of_access() -> None:
             assert codes_of(resolve(operation["responses"][status])) == codes
     assert DESCRIPTION["components"]["securitySchemes"]["accessToken"]["scheme"] == "bearer"
     assert "securitySchemes" not in OPEN_DESCRIPTION["components"]
+    for description, is_asked in ((DESCRIPTION, True), (OPEN_DESCRIPTION, False)):
+        responses = description["components"]["responses"]
+        for status in ("400", "403"):
+            assert ("WWW-Authenticate" in responses[f"Error{status}"]["headers"]) == is_asked
     for item in OPEN_DESCRIPTION["paths"].values():
         assert not any("security" in operation for operation in item.values())
 

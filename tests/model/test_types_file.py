@@ -65,6 +65,8 @@ INVALID: list[tuple[str, str]] = [
         for option in ("default", "example")
         for kind, value in (
             ("text", '""'),
+            ("text", "1.5"),
+            ("text", "2026-01-01"),
             ("email", '"x"'),
             ("integer", "1.5"),
             ("decimal", "1e99"),
@@ -105,6 +107,8 @@ INVALID: list[tuple[str, str]] = [
     ('[phone]\nnumber = "text"', 'needs its collection, such as collection = "phones"'),
     ('[phone]\ncollection = "phones"', "the new type phone needs an attribute"),
     ('[phone]\ncollection = "tokens"', "the collection tokens is reserved"),
+    ('[revision]\ncollection = "phones"\nx = "text"', "revision: the type revision and the"),
+    ('[phone]\ncollection = "revisions"\nx = "text"', "collection revisions are reserved: ch"),
     ('[phone]\ncollection = "persons"\nx = "text"', "collection declared twice: persons"),
     ('[phone]\ncollection = "a/b"\nx = "text"', "`a/b` of phone is not a valid name"),
     ('[assignment]\ncollection = "a"\nx = "text"', "type declared twice: assignment"),

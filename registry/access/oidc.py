@@ -26,7 +26,8 @@ from joserfc.jwk import Key, import_key
 from joserfc.jws import JWSRegistry, extract_compact
 
 from registry.access import secure_url
-from registry.access.principal import InvalidToken, KeysUnavailable, Principal, digest_of
+from registry.access.principal import Principal, digest_of
+from registry.jsonapi.error_types import InvalidToken, IssuerUnavailable, retry_after
 
 _REFRESH_SECONDS = 300.0
 """Interval at which keys are read, so that keys the issuer has removed are not accepted."""
@@ -110,7 +111,7 @@ class OidcVerifier:
         return principal
 
     async def verify(self, token: str) -> Principal:
-        """Return the principal of a valid token. Raises InvalidToken or KeysUnavailable."""
+        """Return the principal of a valid token. Raises InvalidToken or IssuerUnavailable."""
         if len(token) > _MAX_TOKEN_LENGTH or not token.isascii():
             raise InvalidToken(
                 f"An access token is at most {_MAX_TOKEN_LENGTH} ASCII characters long."
@@ -213,12 +214,15 @@ class _IssuerKeys:
             await asyncio.wait(tasks)
 
     async def key(self, name: KeyName) -> Key | None:
-        """Return a key; None if the issuer does not have it. Raises KeysUnavailable."""
+        """Return a key; None if the issuer does not have it. Raises IssuerUnavailable."""
         if name not in self._keys:
             await self._refresh()
         key = self._keys.get(name)
         if not key and self._has_failed:
-            raise KeysUnavailable(self._seconds_to_attempt())
+            raise IssuerUnavailable(
+                "The keys of the OpenID Connect issuer cannot be read.",
+                headers=retry_after(self._seconds_to_attempt()),
+            )
         return key
 
     async def _refresh_periodically(self) -> None:

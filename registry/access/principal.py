@@ -14,6 +14,7 @@ from functools import lru_cache
 from hashlib import sha256
 from zlib import crc32
 
+from registry.jsonapi.error_types import InvalidToken
 from registry.model.resource_type import ResourceType
 
 PREFIX = "reg_"
@@ -62,22 +63,6 @@ class Principal:
     def has_one_of(self, scopes: Iterable[str]) -> bool:
         """Whether the principal has at least one of the scopes."""
         return not self.scopes.isdisjoint(scopes)
-
-
-class InvalidToken(Exception):
-    """A token grants no access. reason: for the client, without any part of the token."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
-
-class KeysUnavailable(Exception):
-    """The keys of the issuer cannot be read. seconds: until they are read again."""
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__("The keys of the OpenID Connect issuer cannot be read.")
-        self.seconds = seconds
 
 
 @lru_cache(maxsize=128)  # as it would take most of the time of authorization

@@ -5,11 +5,11 @@ import shlex
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 
+from registry.access.authorization import authorize
 from registry.access.oidc import OidcVerifier
 from registry.access.principal import PREFIX, Principal, check_form, digest_of, known_scopes
 from registry.http.addresses import PAGE_PATH, UI_PATH
 from registry.http.routes import Route, TokenUse, route_of
-from registry.jsonapi.authorization import authorize
 from registry.jsonapi.error_types import AuthenticationRequired, InvalidAuthorization
 from registry.model.graph import Graph
 from registry.program import command, is_default
@@ -31,7 +31,7 @@ class Authenticator:
         self._oidc = oidc
 
     async def verify(self, token: str) -> Principal:
-        """Return the principal. Raises InvalidToken, KeysUnavailable or RequestError."""
+        """Return the principal. Raises InvalidToken, IssuerUnavailable, or as `find`."""
         if self._oidc and not token.startswith(PREFIX):
             return self._oidc.recall(token) or await self._oidc.verify(token)
         if (principal := self._lookups.recall(digest := digest_of(token))) is not None:
@@ -76,7 +76,7 @@ async def check_access(request: web.Request, handler: Handler) -> web.StreamResp
 
     The view checks what query and document require in addition. Where there is no declared route,
     only `_PUBLIC` paths are open. OPTIONS only shows the methods of a path, and needs no token.
-    Raises AuthenticationRequired, InvalidAuthorization, InvalidToken, KeysUnavailable, ApiErrors.
+    Raises AuthenticationRequired, InvalidAuthorization, InvalidToken, IssuerUnavailable, ApiErrors.
     """
     route = route_of(request)
     if request.method == hdrs.METH_OPTIONS or _ignores_tokens(request, route):

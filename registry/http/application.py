@@ -7,6 +7,7 @@ from functools import partial
 
 from aiohttp import web
 
+from registry.access.authorization import readable_with
 from registry.access.principal import Action
 from registry.http.access_control import check_access
 from registry.http.addresses import (
@@ -35,7 +36,6 @@ from registry.http.views.site import (
     ReadinessView,
     SlashView,
 )
-from registry.jsonapi.authorization import readable_with
 from registry.jsonapi.query import QueryScope
 from registry.jsonapi.resource_objects import path_of
 from registry.model.graph import Graph

@@ -10,7 +10,7 @@ from typing import cast
 from aiohttp import hdrs, web
 from multidict import CIMultiDict
 
-from registry.access.principal import InvalidToken, KeysUnavailable, redact
+from registry.access.principal import redact
 from registry.http.addresses import UI_PATH
 from registry.http.app_keys import ADDRESSES
 from registry.http.request_ids import request_id
@@ -103,10 +103,6 @@ def _request_error(request: web.BaseRequest, error: Exception) -> RequestError:
     match error:
         case RequestError():
             return error
-        case InvalidToken():
-            return errors.TokenRejected(error.reason)
-        case KeysUnavailable():
-            return errors.IssuerUnavailable(str(error), retry_after=error.seconds)
         case web.HTTPException():
             return _from_http_exception(request, error)
         case _:

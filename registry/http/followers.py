@@ -20,7 +20,6 @@ from time import monotonic
 
 from aiohttp import web
 
-from registry.access.principal import InvalidToken, KeysUnavailable
 from registry.jsonapi.change_events import (
     BEGINNING,
     Audience,
@@ -32,10 +31,11 @@ from registry.jsonapi.documents import encode_errors
 from registry.jsonapi.error_objects import RequestError
 from registry.jsonapi.error_types import (
     InternalError,
+    InvalidToken,
     Overloaded,
     ServiceStopping,
-    TokenRejected,
     Unavailable,
+    retry_after,
 )
 from registry.offloading import offload
 from registry.storage import ChangeFeed, Commit, FeedPosition, Repository
@@ -207,7 +207,7 @@ class Followers:
             follower.wake_event.clear()
             if recent.start.is_after(position):
                 reason = "This client reads more slowly than resources change."
-                follower.end(Overloaded(reason, retry_after=0))
+                follower.end(Overloaded(reason, headers=retry_after(0)))
             elif batches := recent.after(position):
                 for batch in batches:
                     position = batch.commits[-1].token
@@ -313,8 +313,8 @@ class Followers:
         except InvalidToken as error:
             for follower in self._followers:
                 if follower.token == token:
-                    follower.end(TokenRejected(error.reason))
-        except (RequestError, KeysUnavailable):
+                    follower.end(error)
+        except RequestError:
             pass  # it is checked again
         except Exception:  # noqa: BLE001 - a defect: other tokens are still to be checked
             _log.exception("The access tokens of followers are not checked")

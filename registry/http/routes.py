@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Self
 
 from aiohttp import hdrs, web
 
+from registry.access.authorization import Requirement
 from registry.access.principal import Action
-from registry.jsonapi.authorization import Requirement
 from registry.jsonapi.query import QueryScope
 from registry.model.resource_type import Relationship, ResourceType
 

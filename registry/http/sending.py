@@ -10,7 +10,7 @@ from aiohttp import hdrs, web
 
 from registry.http.app_keys import SETTINGS
 from registry.jsonapi.content_negotiation import accepts_gzip
-from registry.jsonapi.error_types import Overloaded
+from registry.jsonapi.error_types import Overloaded, retry_after
 from registry.offloading import MAX_INLINE_BYTES, offload
 from registry.storage import Snapshot
 
@@ -149,4 +149,4 @@ class WaitingBytes:
 
 def _overloaded(limit: str) -> Overloaded:
     detail = f"Responses that clients have not read yet have reached the limit of {limit}."
-    return Overloaded(detail, retry_after=_RETRY_SECONDS)
+    return Overloaded(detail, headers=retry_after(_RETRY_SECONDS))

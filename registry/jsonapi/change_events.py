@@ -6,10 +6,8 @@ from typing import Any
 
 import orjson
 
-from registry.access.principal import Action, Principal, sufficient_scopes
 from registry.jsonapi.changes import Verb
 from registry.model.fieldset import fieldset
-from registry.model.graph import Graph
 from registry.model.implicit_attributes import UPDATED_AT, UPDATED_BY
 from registry.model.record import Record
 from registry.model.resource_type import ResourceType
@@ -40,15 +38,6 @@ class Audience:
 
     types: frozenset[str]
     readable: frozenset[str]
-
-
-def readable_types(principal: Principal | None, graph: Graph) -> frozenset[str]:
-    """Return the types that a principal may read; all of them without authentication."""
-    return frozenset(
-        name
-        for name, resource in graph.items()
-        if principal is None or principal.has_one_of(sufficient_scopes(Action.READ, resource))
-    )
 
 
 def encode_commit(changes: Sequence[ChangedRecord], position: str, audience: Audience) -> bytes:

@@ -1,7 +1,6 @@
 """Exceptions that become JSON:API error objects: their base, their collection, their parts."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import ceil
 from typing import Any, ClassVar, TypeVar
 
 import orjson
@@ -38,9 +37,9 @@ class ApiError(RequestError):
 
     description: what the docstring says of all occurrences. detail: about this one, by default the
     description. pointer: a JSON Pointer into the request document. parameter: the name of a query
-    parameter. headers: added to the response. retry_after: seconds to wait before the next attempt.
-    meta: as in the error object. type_url: identifies the error type in the cursor pagination
-    profile, if it has one. about: the path of a resource with further details, if there is one.
+    parameter. headers: added to the response. meta: as in the error object. type_url: identifies
+    the error type in the cursor pagination profile, if it has one. about: the path of a resource
+    with further details, if there is one.
     """
 
     code: str
@@ -49,6 +48,7 @@ class ApiError(RequestError):
     detail: str
     parameter: str | None = None
     headers: Mapping[str, str] = {}
+    meta: ClassVar[Mapping[str, Any] | None] = None
     type_url: ClassVar[str | None] = None
     about: str | None = None
 
@@ -66,16 +66,11 @@ class ApiError(RequestError):
         *,
         parameter: str | None = None,
         headers: Mapping[str, str] | None = None,
-        retry_after: float | None = None,
-        meta: Mapping[str, Any] | None = None,
     ) -> None:
         self.detail = detail or self.detail
         self.pointer = pointer
         self.parameter = self.parameter if parameter is None else parameter
-        if retry_after is not None:
-            headers = {"Retry-After": str(ceil(retry_after))}
         self.headers = headers or self.headers
-        self.meta = meta
         super().__init__(self.detail)
 
     @property

@@ -4,7 +4,8 @@ The OpenAPI description shows the docstrings of these classes as descriptions of
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Self
+from math import ceil
+from typing import Any, ClassVar, Self
 
 from marshmallow.exceptions import SCHEMA
 
@@ -12,13 +13,19 @@ from registry.jsonapi.error_objects import READ_ONLY, ApiError, JsonPointer, quo
 from registry.model.resource_type import ResourceType
 from registry.protocol import LARGEST_PAGE
 
-_RETRY_AFTER: Mapping[str, str] = {"Retry-After": "5"}
-"""Seconds, for errors that are not the client's."""
-
 MAX_KEY_LENGTH = 255
 """Characters of an `Idempotency-Key`."""
 
 _CURSOR_PROFILE = "https://jsonapi.org/profiles/ethanresnick/cursor-pagination"
+
+
+def retry_after(seconds: float) -> Mapping[str, str]:
+    """Return the header that says when to send the request again."""
+    return {"Retry-After": str(ceil(seconds))}
+
+
+_RETRY_AFTER = retry_after(5)
+"""For errors that are not the client's."""
 
 
 def _challenge(**attributes: str) -> Mapping[str, str]:
@@ -50,10 +57,8 @@ class PageTooLarge(ApiError, status=400, code="page_too_large"):
     """The requested page size exceeds the maximum."""
 
     detail = f"A page has at most {LARGEST_PAGE} resources."
+    meta: ClassVar = {"page": {"maxSize": LARGEST_PAGE}}
     type_url = f"{_CURSOR_PROFILE}/max-size-exceeded"
-
-    def __init__(self, parameter: str) -> None:
-        super().__init__(parameter=parameter, meta={"page": {"maxSize": LARGEST_PAGE}})
 
 
 class RangeNotSupported(
@@ -77,7 +82,7 @@ class AuthenticationRequired(ApiError, status=401, code="authentication_required
     headers = _challenge()
 
 
-class TokenRejected(ApiError, status=401, code="invalid_token"):
+class InvalidToken(ApiError, status=401, code="invalid_token"):
     """The access token is malformed, unknown, expired or revoked."""
 
     headers = _challenge(error="invalid_token")

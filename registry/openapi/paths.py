@@ -5,13 +5,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
+from registry.access.authorization import Requirement
 from registry.http.application import routes_of_api
 from registry.http.responses import POSITION
 from registry.http.routes import Route
 from registry.http.views.all_types import FeedView
 from registry.http.views.relationship import RelatedView
 from registry.jsonapi import error_types as errors
-from registry.jsonapi.authorization import Requirement
 from registry.jsonapi.error_objects import ApiError
 from registry.jsonapi.operation_documents import MAX_OPERATIONS
 from registry.jsonapi.query import QueryScope
@@ -43,7 +43,7 @@ _ANY_REQUEST = (400, 403, 406, 408, 412, 415, 417, 421, 500, 503)
 _ACCESS = (
     errors.InvalidAuthorization,
     errors.AuthenticationRequired,
-    errors.TokenRejected,
+    errors.InvalidToken,
     errors.InsufficientScope,
     errors.IssuerUnavailable,
 )

@@ -20,7 +20,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Self, TypeVar
 
 from registry.capacity import Capacity
-from registry.jsonapi.error_types import Overloaded
+from registry.jsonapi.error_types import Overloaded, retry_after
 from registry.metrics import BULKHEAD_IN_PROGRESS, BULKHEAD_REFUSALS, BULKHEAD_WAITING
 
 _Chunk = TypeVar("_Chunk")
@@ -190,7 +190,7 @@ class Bulkhead:
                 f"This address has {slots.of_client(client)} {name} in progress, as many as one "
                 f"may have while {slots.free} of {slots.limit} slots are free, and {reason}."
             )
-        return Overloaded(f"{detail} Nothing was changed.", retry_after=self._seconds)
+        return Overloaded(f"{detail} Nothing was changed.", headers=retry_after(self._seconds))
 
 
 @dataclass(frozen=True, slots=True)

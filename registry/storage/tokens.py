@@ -11,8 +11,9 @@ from typing import Any, Self
 
 from pymongo.errors import DuplicateKeyError, PyMongoError
 
-from registry.access.principal import InvalidToken, Principal
+from registry.access.principal import Principal
 from registry.capacity import TOKENS, Capacity
+from registry.jsonapi.error_types import InvalidToken
 from registry.model.record import Record
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.errors import translated_errors

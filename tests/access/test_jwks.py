@@ -13,7 +13,7 @@ from pytest_aiohttp.plugin import AiohttpServer
 
 from registry.access import oidc
 from registry.access.oidc import OidcVerifier
-from registry.access.principal import InvalidToken, KeysUnavailable
+from registry.jsonapi.error_types import InvalidToken, IssuerUnavailable
 from tests.access.conftest import Clock, StartVerifier
 from tests.access.provider import Keys, Provider, generated, key_set
 
@@ -77,10 +77,10 @@ async def verifier(start_verifier: StartVerifier, issuer: Issuer) -> OidcVerifie
     return await start_verifier(issuer.issuer)
 
 
-async def seconds_until_retry(verifier: OidcVerifier, token: str) -> float:
-    with pytest.raises(KeysUnavailable) as unavailable:
+async def seconds_until_retry(verifier: OidcVerifier, token: str) -> int:
+    with pytest.raises(IssuerUnavailable) as unavailable:
         await verifier.verify(token)
-    return unavailable.value.seconds
+    return int(unavailable.value.headers["Retry-After"])
 
 
 async def is_accepted(verifier: OidcVerifier, token: str) -> bool:

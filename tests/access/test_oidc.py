@@ -9,7 +9,8 @@ import pytest
 from joserfc.jwk import OctKey
 
 from registry.access.oidc import OidcVerifier
-from registry.access.principal import InvalidToken, Principal
+from registry.access.principal import Principal
+from registry.jsonapi.error_types import InvalidToken
 from tests.access.conftest import StartVerifier
 from tests.access.provider import AUDIENCE, Provider, base64url, generated, sign
 
@@ -115,7 +116,7 @@ async def reason(verifier: OidcVerifier, token: str) -> str:
     """Return why a token is refused; `error_description` can have the text (RFC 6750, 3)."""
     with pytest.raises(InvalidToken) as refused:
         await verifier.verify(token)
-    text = refused.value.reason
+    text = refused.value.detail
     assert text.isascii()
     assert text.isprintable()
     assert not {'"', "\\"} & set(text)

@@ -3,7 +3,6 @@
 import pytest
 
 from registry.access.principal import (
-    InvalidToken,
     check_form,
     check_name,
     check_scopes,
@@ -11,6 +10,7 @@ from registry.access.principal import (
     new_token,
     redact,
 )
+from registry.jsonapi.error_types import InvalidToken
 from registry.resources import RESOURCES
 
 
@@ -42,7 +42,7 @@ def test_a_token_with_another_or_a_further_character_is_malformed() -> None:
 def test_malformed_texts_are_refused_but_not_repeated(text: str) -> None:
     with pytest.raises(InvalidToken) as caught:
         check_form(text)
-    assert caught.value.reason == "The access token is malformed."
+    assert caught.value.detail == "The access token is malformed."
 
 
 def test_the_digest_has_256_bits_and_is_defined_for_any_text_of_a_header() -> None:

@@ -7,7 +7,6 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from registry.access.principal import KeysUnavailable
 from registry.jsonapi import error_types as errors
 from registry.jsonapi.error_objects import ApiError
 from registry.jsonapi.pagination import BY_ID, Cursors
@@ -55,7 +54,7 @@ REQUESTS: dict[type[ApiError], tuple[str, str, Any, dict[str, str]]] = {
     errors.InvalidFile: ("POST", "/persons", b"colour\nred\n", {"Content-Type": "text/csv"}),
     errors.IdempotencyKeyReused: ("POST", "/persons", SENT, KEY),
     errors.AuthenticationRequired: ("GET", "/persons", None, {}),
-    errors.TokenRejected: ("GET", "/persons", None, {"Authorization": "Bearer x"}),
+    errors.InvalidToken: ("GET", "/persons", None, {"Authorization": "Bearer x"}),
     errors.InvalidAuthorization: ("GET", "/persons", None, {"Authorization": "Bearer"}),
     errors.InsufficientScope: ("POST", "/persons", SENT, {}),
 }
@@ -63,9 +62,9 @@ REQUESTS: dict[type[ApiError], tuple[str, str, Any, dict[str, str]]] = {
 
 RAISED: dict[type[ApiError], Exception] = {
     errors.InternalError: RuntimeError(),
-    errors.IssuerUnavailable: KeysUnavailable(5),
+    errors.IssuerUnavailable: errors.IssuerUnavailable(headers=errors.retry_after(5)),
     errors.Unavailable: errors.Unavailable(),
-    errors.Overloaded: errors.Overloaded(retry_after=5),
+    errors.Overloaded: errors.Overloaded(headers=errors.retry_after(5)),
     errors.DiskFull: errors.DiskFull(2**26),
     errors.QueryTimeout: errors.QueryTimeout(5),
     errors.PositionExpired: errors.PositionExpired(),
@@ -78,7 +77,7 @@ HEADERS = {
     errors.MethodNotAllowed: {"Allow"},
     errors.InvalidAuthorization: {"WWW-Authenticate"},
     errors.AuthenticationRequired: {"WWW-Authenticate"},
-    errors.TokenRejected: {"WWW-Authenticate"},
+    errors.InvalidToken: {"WWW-Authenticate"},
     errors.InsufficientScope: {"WWW-Authenticate"},
 }
 """The headers of errors, besides `Retry-After` of 503."""

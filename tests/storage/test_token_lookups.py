@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from registry.access.principal import InvalidToken, Principal, digest_of
+from registry.access.principal import Principal, digest_of
 from registry.capacity import Capacity
-from registry.jsonapi.error_types import Overloaded
+from registry.jsonapi.error_types import InvalidToken, Overloaded
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings

@@ -5,6 +5,7 @@ from functools import partial
 
 from aiohttp import hdrs, web
 
+from registry.access.authorization import readable_types, required_by_feed, required_by_operations
 from registry.http.access_control import PRINCIPAL, bearer_token
 from registry.http.addresses import query_of
 from registry.http.app_keys import GRAPH
@@ -14,8 +15,7 @@ from registry.http.request_ids import request_id
 from registry.http.responses import POSITION
 from registry.http.sending import write_parts
 from registry.http.views.document_view import DocumentView
-from registry.jsonapi.authorization import required_by_feed, required_by_operations
-from registry.jsonapi.change_events import Audience, readable_types
+from registry.jsonapi.change_events import Audience
 from registry.jsonapi.changes import Verb
 from registry.jsonapi.content_negotiation import prefers
 from registry.jsonapi.documents import (

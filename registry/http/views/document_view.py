@@ -7,6 +7,13 @@ from typing import ClassVar, TypeVar
 
 from aiohttp import hdrs, web
 
+from registry.access.authorization import (
+    Requirement,
+    authorize,
+    readable_types,
+    required_by_change,
+    required_by_query,
+)
 from registry.http.access_control import AUTHENTICATOR, PRINCIPAL, bearer_token
 from registry.http.addresses import query_of
 from registry.http.app_keys import ADDRESSES, REPOSITORY
@@ -20,13 +27,6 @@ from registry.http.request_headers import (
 )
 from registry.http.routes import BaseView
 from registry.jsonapi import content_negotiation
-from registry.jsonapi.authorization import (
-    Requirement,
-    authorize,
-    required_by_change,
-    required_by_query,
-)
-from registry.jsonapi.change_events import readable_types
 from registry.jsonapi.changes import NO_CHANGE, Change, Identifier, Verb, Write
 from registry.jsonapi.error_objects import ErrorCollector
 from registry.jsonapi.error_types import InvalidMerge, InvalidPreference, NotFound
@@ -107,7 +107,7 @@ class DocumentView(BaseView):
         scope: None if the path supports no parameters. extension: the URI that the media types must
         name. Checks in this order: preferences, media types, size, token (again after a slow body),
         then query, document and key together. The first that fails is reported: raises
-        InvalidMerge, as `read_body`, InvalidToken, KeysUnavailable, or ApiErrors.
+        InvalidMerge, as `read_body`, InvalidToken, IssuerUnavailable, or ApiErrors.
         """
         request = self.request
         if preferences.merges and hdrs.IF_MATCH in request.headers:
@@ -131,7 +131,7 @@ class DocumentView(BaseView):
         return query, document, key
 
     async def verify_token(self) -> None:
-        """Raise InvalidToken if the token of the request has ended meanwhile; KeysUnavailable."""
+        """Raise InvalidToken if the token of the request has ended meanwhile; IssuerUnavailable."""
         if PRINCIPAL in self.request and (token := bearer_token(self.request)):
             await self.app[AUTHENTICATOR].verify(token)
 

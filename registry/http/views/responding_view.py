@@ -7,13 +7,13 @@ from typing import TypeAlias
 
 from aiohttp import hdrs, web
 
+from registry.access.authorization import required_by_query
 from registry.compound import CompoundStream, resolve, single_chunk
 from registry.csv_format import CsvTable
 from registry.http.request_headers import make_etag
 from registry.http.responses import POSITION
 from registry.http.sending import Streamed
 from registry.http.views.document_view import ResourceView
-from registry.jsonapi.authorization import required_by_query
 from registry.jsonapi.content_negotiation import prefers
 from registry.jsonapi.documents import (
     LARGE_PART,

@@ -10,6 +10,7 @@ from typing import Any, Self
 import orjson
 from aiohttp import hdrs, web
 
+from registry.access.authorization import Requirement
 from registry.access.principal import Action
 from registry.http.addresses import query_of
 from registry.http.app_keys import DEADLINES
@@ -17,7 +18,6 @@ from registry.http.error_responses import log_error
 from registry.http.request_body import body_pieces
 from registry.http.request_headers import read_preferences
 from registry.http.views.document_view import ResourceView
-from registry.jsonapi.authorization import Requirement
 from registry.jsonapi.error_objects import quoted
 from registry.jsonapi.error_types import (
     InvalidFile,

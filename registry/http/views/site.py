@@ -8,6 +8,7 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 from prometheus_client.aiohttp import make_aiohttp_handler
 
+from registry.access.authorization import readable_with
 from registry.access.principal import Action, Principal, sufficient_scopes
 from registry.http.access_control import PRINCIPAL
 from registry.http.addresses import (
@@ -20,7 +21,6 @@ from registry.http.addresses import (
 )
 from registry.http.app_keys import ADDRESSES, GRAPH, REPOSITORY, SETTINGS, STOPPING
 from registry.http.routes import BaseView
-from registry.jsonapi.authorization import readable_with
 from registry.jsonapi.content_negotiation import HTML, check_accept, prefers
 from registry.jsonapi.documents import encode_meta
 from registry.jsonapi.query_parser import reject_parameters

@@ -49,6 +49,15 @@ def authorize(principal: Principal, requirements: Iterable[Requirement]) -> None
         raise ApiErrors(errors)
 
 
+def readable_types(principal: Principal | None, graph: Graph) -> frozenset[str]:
+    """Return the types that a principal may read; all of them without authentication."""
+    return frozenset(
+        name
+        for name, resource in graph.items()
+        if principal is None or principal.has_one_of(sufficient_scopes(Action.READ, resource))
+    )
+
+
 def readable_with(resource: ResourceType, graph: Graph) -> list[ResourceType]:
     """Return the types a client must be allowed to read to see this type.
 

@@ -5,9 +5,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import pytest
+from bson.timestamp import Timestamp
 
 from registry.jsonapi.changes import Verb, Write
 from registry.jsonapi.error_objects import RequestError
@@ -355,6 +357,23 @@ async def test_requests_that_arrive_while_a_group_is_in_flight_are_the_next_grou
         (f"L{n}", n + 2) for n in range(7)
     ]
     assert commands.names().count("commitTransaction") == 2
+
+
+async def test_others_write_between_each_two_large_requests(registry: Registry) -> None:
+    def large() -> list[Write]:
+        return [registry.update(("computer", 1), serial=f"S{n}") for n in range(101)]
+
+    async def commit_time(*writes: Write) -> Timestamp:
+        (result, *_) = await registry.write(*writes)
+        assert result.time
+        return result.time
+
+    requests = asyncio.gather(*(commit_time(*large()) for _ in range(4)))
+    others = []
+    while not requests.done():
+        others.append(await commit_time(registry.update(("person", 1), last_name="New")))
+    for first, second in pairwise(sorted(await requests)):
+        assert any(first < other < second for other in others)
 
 
 async def test_changes_of_one_record_by_several_authors_are_stored_one_by_one(

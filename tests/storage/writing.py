@@ -99,8 +99,8 @@ class Registry:
         authors: Iterable[str | None] = (),
     ) -> list[Outcome]:
         """Apply requests in one group, if there is one at a time: another group is in flight."""
-        if (groups := self.repository._group_commit._groups) is not None:
-            await asyncio.wait([groups])  # one may wait for requests
+        if (lane := self.repository._group_commit._lane) is not None:
+            await asyncio.wait([lane])  # it may wait for requests
         other = asyncio.create_task(self.write(self.delete(("person", MISSING))))
         await asyncio.sleep(0)
         outcomes = await self.write_all(requests, keys, authors)

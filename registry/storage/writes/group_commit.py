@@ -5,7 +5,9 @@
 - A request that is refused is answered alone; the others of its group are committed.
 - A large request and a dry run have a transaction of their own. So has each request of a group
   whose transaction fails as a whole: another process writes the same records, or MongoDB rejects
-  what one of them stores. It is tried again for some seconds, in turn with the groups.
+  what one of them stores. It is tried again for some seconds.
+- Groups take turns with requests that run alone. Between two groups, at most one of these is large,
+  and the groups after it have as much time as it took, so each kind has half of the time.
 - A deletion that unlinks many resources is done in parts, each in a transaction of its own.
 - A group runs again as a whole if another process has created resources of the same types.
 - A request whose transaction has begun is completed even if its caller leaves. One that waits is
@@ -41,12 +43,9 @@ _MAX_RESOURCES = 1_000
 _RETRY_SECONDS = 10.0
 """How long a request is tried again while others write the same records."""
 
-_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.005, 0.1
-"""The pause before a retry; it doubles each time. MongoDB reports a locked record at once."""
-
-_COUNTER_PAUSE_SECONDS = 0.003
-"""The pause before a group runs again whose counters another process holds, at first; the queue
-gathers meanwhile. Later, it is a tenth of the time that it has taken so far."""
+_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.003, 0.1
+"""The pause after a conflict, at first and at most. In between, it is a quarter of the time since
+the first conflict. MongoDB reports a locked record at once, and the queue gathers meanwhile."""
 
 _GATHERING_SECONDS = 0.01
 """How long a group waits at most for clients that have just received their responses."""
@@ -59,19 +58,18 @@ class GroupCommit:
         self._transactions = transactions
         self._graph = graph
         self._last_ids: Mapping[str, int] | None = None  # of each type, after the last transaction
-        self._waiting = deque[WriteRequest]()
-        self._lane = asyncio.Lock()  # of the transaction in flight; given in turn
-        self._turns = asyncio.Semaphore(RETRIED_WRITES)  # of requests alone, between two groups
+        self._waiting = deque[WriteRequest]()  # for the next group
+        self._alone = deque[WriteRequest]()  # each for a transaction of its own
+        self._pausing = set[asyncio.Task[None]]()  # those that wait before they run alone again
+        self._lane: asyncio.Task[None] | None = None
         self._is_closing = False
-        self._groups: asyncio.Task[None] | None = None
-        self._alone = set[asyncio.Task[None]]()
         self._sizes = BATCH_SIZE.labels("writes")
         self._waits = BATCH_WAIT.labels("writes")
 
     async def close(self) -> None:
         """Wait until all requests have ended. A deletion in parts ends after the present one."""
         self._is_closing = True
-        while tasks := {*self._alone, *filter(None, [self._groups])}:
+        while tasks := {*self._pausing, *filter(None, [self._lane])}:
             await asyncio.wait(tasks)
 
     async def write(self, request: WriteRequest) -> list[WriteResult]:
@@ -79,27 +77,37 @@ class GroupCommit:
 
         Raises Unavailable, or what UnitOfWork refuses the request with.
         """
-        if request.is_alone:
-            self._start_alone(request)
-        else:
-            self._waiting.append(request)
-            if self._groups is None:
-                self._groups = asyncio.create_task(self._run_groups())
+        self._enqueue(request)
         return await request.done
 
-    def _start_alone(self, request: WriteRequest) -> None:
-        task = asyncio.create_task(self._run_alone(request))
-        self._alone.add(task)
-        task.add_done_callback(self._alone.discard)
+    def _enqueue(self, request: WriteRequest) -> None:
+        queue = self._alone if request.is_alone else self._waiting
+        queue.append(request)
+        if self._lane is None:
+            self._lane = asyncio.create_task(self._run_lane())
 
-    async def _run_groups(self) -> None:
-        """Run groups until no request waits for one."""
-        while self._waiting:
-            async with self._lane:
-                if group := self._next_group():
-                    await self._run(group)
-            await self._gather(len(group))
-        self._groups = None
+    async def _run_lane(self) -> None:
+        """Run groups and requests alone by turns until none waits."""
+        groups_end = 0.0  # when the time of groups is over, in seconds of `time.monotonic`
+        while self._waiting or self._alone:
+            if group := self._next_group():
+                await self._run(group)
+            if self._alone and not (group and time.monotonic() < groups_end):
+                begin = time.monotonic()
+                await self._run_alone()
+                groups_end = 2 * time.monotonic() - begin
+            else:
+                await self._gather(len(group))
+        self._lane = None
+
+    async def _run_alone(self) -> None:
+        """Run the requests alone between two groups: some small ones, or up to a large one."""
+        for _ in range(min(len(self._alone), RETRIED_WRITES)):
+            request = self._alone.popleft()
+            if not _is_dropped(request):
+                await self._run([request])
+                if request.is_large:
+                    return
 
     async def _gather(self, answered: int) -> None:
         """Let the next group wait for the clients of the last one, which often send again at once.
@@ -124,53 +132,47 @@ class GroupCommit:
             if group and size + request.size > _MAX_RESOURCES:
                 break
             self._waiting.popleft()
-            if request.done.cancelled():
-                request.on_end()
-            else:
+            if not _is_dropped(request):
                 group.append(request)
                 size += request.size
         return group
 
-    async def _run_alone(self, request: WriteRequest) -> None:
-        """Run a request in transactions of its own until it is answered or its caller leaves."""
-        pause, request.is_alone = _PAUSE_SECONDS, True
-        while True:
-            async with self._turns, self._lane:
-                if request.done.cancelled() and not request.is_begun:
-                    request.on_end()
-                    return
-                if await self._run([request]):
-                    return
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
-
-    async def _run(self, requests: Sequence[WriteRequest]) -> bool:
-        """Run a transaction, and answer the requests or let them wait for another one.
-
-        Returns False if a request that runs alone has to be tried again.
-        """
+    async def _run(self, requests: Sequence[WriteRequest]) -> None:
+        """Run a transaction, and answer the requests or let them wait for another one."""
         self._sizes.observe(len(requests))
         self._waits.observe(time.perf_counter() - requests[0].arrived)
-        is_alone = requests[0].is_alone
         try:
             outcomes, committed_at = await observed("transaction", self._transact(requests))
         except TransactionConflict as conflict:
-            requests = [each for each in requests if not self._is_given_up(each, conflict)]
-            if is_alone:
-                return not requests
-            if isinstance(conflict, CountersChanged):
-                self._waiting.extendleft(reversed(requests))
-                await _pause_for(conflict, requests)
+            waiting = [each for each in requests if not self._is_given_up(each, conflict)]
+            if requests[0].is_alone:
+                for request in waiting:
+                    self._enqueue_later(request)
+            elif isinstance(conflict, CountersChanged):
+                self._waiting.extendleft(reversed(waiting))
+                if conflict.is_locked and waiting:
+                    await _pause(waiting[0])
             else:
-                for request in requests:
-                    self._start_alone(request)
+                for request in waiting:
+                    request.is_alone = True
+                    self._enqueue(request)
         except Exception as error:  # noqa: BLE001 - raised to the callers
             for request in requests:
                 # Not the same exception in several tasks: each would extend its traceback.
                 request.end(error if len(requests) == 1 else Unavailable())
         else:
             self._settle(requests, outcomes, committed_at)
-        return True
+
+    def _enqueue_later(self, request: WriteRequest) -> None:
+        """Let a request that runs alone wait for a while before its next transaction."""
+
+        async def enqueue() -> None:
+            await _pause(request)
+            self._enqueue(request)
+
+        task = asyncio.create_task(enqueue())
+        self._pausing.add(task)
+        task.add_done_callback(self._pausing.discard)
 
     async def _transact(
         self, requests: Sequence[WriteRequest]
@@ -205,7 +207,7 @@ class GroupCommit:
                 request.end(Unavailable())
             elif request.is_alone:
                 request.conflicts_since = None
-                self._start_alone(request)
+                self._enqueue(request)
             else:
                 self._waiting.appendleft(request)
 
@@ -223,10 +225,17 @@ class GroupCommit:
         return True
 
 
-async def _pause_for(conflict: CountersChanged, requests: Sequence[WriteRequest]) -> None:
-    """Wait before a group runs again while another process holds its counters."""
-    if conflict.is_locked and requests:
-        now = time.monotonic()
-        pause = max(_COUNTER_PAUSE_SECONDS, (now - (requests[0].conflicts_since or now)) / 10)
-        pause *= random.uniform(0.7, 1.3)  # noqa: S311 - so that processes do not go in step
-        await asyncio.sleep(min(pause, _LONGEST_PAUSE_SECONDS))
+def _is_dropped(request: WriteRequest) -> bool:
+    """Return whether the caller of a request has left before it has begun, and end it then."""
+    if request.is_begun or not request.done.cancelled():
+        return False
+    request.on_end()
+    return True
+
+
+async def _pause(request: WriteRequest) -> None:
+    """Wait before a request runs again that has conflicted."""
+    now = time.monotonic()
+    pause = max(_PAUSE_SECONDS, (now - (request.conflicts_since or now)) / 4)
+    pause *= random.uniform(0.7, 1.3)  # noqa: S311 - so that processes do not go in step
+    await asyncio.sleep(min(pause, _LONGEST_PAUSE_SECONDS))

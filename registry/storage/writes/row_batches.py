@@ -54,7 +54,7 @@ class RowBatch(WriteRequest):
     ) -> None:
         super().__init__((), None, author, rolls_back=rolls_back)
         self.rows, self.memory, self.refused = rows, memory, refused
-        self.is_alone, self.size = True, len(rows)
+        self.is_alone = self.is_large = True
 
 
 class _DryIds(NewIds):

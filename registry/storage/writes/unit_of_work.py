@@ -191,7 +191,7 @@ class UnitOfWork:
                     self._records.put(request.key.record, new_result(request.key, results))
                 return results
         except _RunsAlone:
-            request.is_alone = True
+            request.is_alone = request.is_large = True
         except RequestError as error:
             outcome = error
         self._records.undo()

@@ -19,7 +19,7 @@ from contextlib import aclosing
 from itertools import chain, islice
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from registry.jsonapi.documents import PLAIN, Compound, Part
+from registry.jsonapi.documents import PLAIN, Compound, Identifiers, Part
 from registry.jsonapi.query import Include, IncludePath, Query
 from registry.jsonapi.resource_objects import Relationships
 from registry.model.graph import Graph
@@ -189,8 +189,8 @@ class CompoundStream:
 
     async def identified(
         self, chunks: AsyncIterable[Sequence[Record]]
-    ) -> AsyncGenerator[list[int]]:
-        """Yield the ids of resources whose identifiers are the primary data.
+    ) -> AsyncGenerator[Identifiers]:
+        """Yield the identifiers of resources, if these are the primary data.
 
         `included` then begins with these resources, if `include` names them.
         """
@@ -200,7 +200,7 @@ class CompoundStream:
             if self._query.include:
                 self._keep(resource_type, records)
                 self._linked[self._start].update(ids)
-            yield ids
+            yield Identifiers(resource_type.type, ids)
 
     async def included(self) -> AsyncGenerator[Part]:
         """Yield the included resources. Call after reading all of the primary data."""
@@ -222,7 +222,9 @@ class CompoundStream:
         for path, end in self._path_ends.items():
             if path == self._start:
                 while records and self.is_kept:
-                    _, records = await self._next_part(end, records)
+                    part, records = await self._next_part(end, records)
+                    if part and path and self._query.include:  # the primary data are identifiers
+                        included[end.type.type] += part.records
             for ids in self._linked_chunks(path, end):
                 rest: Sequence[Record] = await self._read(end.type, ids)
                 while rest and self.is_kept:

@@ -27,8 +27,7 @@ from registry.http.deadlines import Deadlines
 from registry.http.responses import finish, finish_head
 from registry.http.routes import Cost, Needs, Route, TokenUse
 from registry.http.views.all_types import AtomicView, FeedView
-from registry.http.views.relationship import LinkageView, RelatedView
-from registry.http.views.resource import CollectionView, DetailView
+from registry.http.views.resources import CollectionView, DetailView, LinkageView, RelatedView
 from registry.http.views.site import (
     EntryPointView,
     LivenessView,

@@ -94,11 +94,18 @@ class Part(NamedTuple):
         return [ids for ids in linked if isinstance(ids, StreamedIds)]
 
 
-class Envelope(NamedTuple):
-    """What surrounds the data of a streamed document.
+class Identifiers(NamedTuple):
+    """Resources of one type that are shown by their identifiers."""
 
-    meta: None for the number of primary resources, which is not known before. many: False for the
-    document of a single resource or identifier, which has no `meta`.
+    type: str
+    ids: Sequence[int]
+
+
+class Envelope(NamedTuple):
+    """What surrounds the data of a document.
+
+    meta: None for the number of primary resources in a stream, which is not known before. many:
+    False for the document of a single resource or identifier, which has no `meta`.
     """
 
     links: Mapping[str, str | None]
@@ -107,14 +114,11 @@ class Envelope(NamedTuple):
 
 
 def encode_document(
-    data: str,
-    compound: Compound,
-    query: Query,
-    graph: Graph,
-    links: Mapping[str, str | None],
-    meta: Mapping[str, Any] | None = None,
+    data: Sequence[str], envelope: Envelope, compound: Compound, query: Query, graph: Graph
 ) -> bytes:
-    """Return a document. data: JSON text of a resource object, an identifier, null or an array."""
+    """Return a document. data: JSON texts of resource objects or of identifiers."""
+    links, meta, many = envelope
+    primary = array(data) if many else data[0] if data else "null"
     included = {}
     if compound.included is not None:
         members = [
@@ -125,7 +129,7 @@ def encode_document(
         included = {"included": Fragment(array(members))}
     return orjson.dumps(
         {
-            "data": Fragment(data),
+            "data": Fragment(primary),
             **included,
             "jsonapi": JSONAPI,
             "links": links,
@@ -140,7 +144,7 @@ def encode_meta(links: Mapping[str, str], meta: Mapping[str, Any]) -> bytes:
 
 
 async def encode_stream(
-    primary: AsyncIterable[Part],
+    primary: AsyncIterable[Part | Identifiers],
     included: AsyncIterable[Part] | None,
     query: Query,
     envelope: Envelope,
@@ -150,42 +154,19 @@ async def encode_stream(
     primary: the parts of `data`, none of them empty; one is in memory at a time. included: the
     parts of `included`, consumed after `primary`; None if the request does not have `include`.
     """
-    yield b'{"data":[' if envelope.many else b'{"data":'
+    links, meta, many = envelope
+    yield b'{"data":[' if many else b'{"data":'
     count = 0
     async for part in primary:
-        async for piece in _pieces(part, query, b"," if count else b""):
+        prefix = b"," if count else b""
+        if isinstance(part, Identifiers):
+            await pause()
+            yield prefix + ",".join(identifiers(*part)).encode()
+            count += len(part.ids)
+            continue
+        async for piece in _pieces(part, query, prefix):
             yield piece
         count += len(part.records)
-    async for piece in _closing(included, query, envelope, count):
-        yield piece
-
-
-async def encode_linkage(
-    ids: AsyncIterable[Sequence[int]],
-    type_name: str,
-    included: AsyncIterable[Part] | None,
-    query: Query,
-    envelope: Envelope,
-) -> AsyncGenerator[bytes]:
-    """Yield a document of resource identifiers in pieces.
-
-    ids: of the primary data, which have this type. included: as for `encode_stream`.
-    """
-    yield b'{"data":[' if envelope.many else b'{"data":'
-    count = 0
-    async for some in ids:
-        await pause()
-        yield (b"," if count else b"") + ",".join(identifiers(type_name, some)).encode()
-        count += len(some)
-    async for piece in _closing(included, query, envelope, count):
-        yield piece
-
-
-async def _closing(
-    included: AsyncIterable[Part] | None, query: Query, envelope: Envelope, count: int
-) -> AsyncGenerator[bytes]:
-    """Yield what follows so many primary resources, or identifiers."""
-    links, meta, many = envelope
     if many:
         yield b"]"
         meta = meta or {"count": count}

@@ -10,7 +10,7 @@ from registry.http.application import routes_of_api
 from registry.http.responses import POSITION
 from registry.http.routes import Route
 from registry.http.views.all_types import FeedView
-from registry.http.views.relationship import RelatedView
+from registry.http.views.resources import RelatedView
 from registry.jsonapi import error_types as errors
 from registry.jsonapi.error_objects import ApiError
 from registry.jsonapi.operation_documents import MAX_OPERATIONS

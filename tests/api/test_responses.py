@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
-from registry.http.views import document_view, relationship, responding_view
+from registry.http.views import document_view, resource_view, resources
 from registry.jsonapi.query import Query, QueryScope
 from registry.jsonapi.query_parameters import parse_query
 from registry.offloading import MAX_INLINE_OBJECTS
@@ -125,11 +125,11 @@ async def test_large_documents_are_built_and_applied_beside_the_event_loop(
         "/computers/1/owner?include=computers",
         "/persons?page[size]=1&include=computers",
     ):
-        seen = record(responding_view, "encode_document")
+        seen = record(resource_view, "encode_document")
         assert len((await large.get(path)).included) >= COUNT - 1
         assert len(seen) == 1
         assert here not in seen
-    loaded, applied = record(relationship, "load_linkage"), record(UnitOfWork, "_apply_part")
+    loaded, applied = record(resources, "load_linkage"), record(UnitOfWork, "_apply_part")
     members = to_many(*map(str, range(1, COUNT + 1)))["data"]
     padded = [{**member, "meta": {"note": "x" * 100}} for member in members]
     assert (await large.patch("/persons/2/relationships/computers", padded)).status == 204

@@ -1,9 +1,8 @@
-"""The base classes of the views of documents: they receive, parse, authorize and write."""
+"""The base class of the views of documents: they negotiate, parse, receive and authorize."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from itertools import chain
-from typing import ClassVar, TypeVar
+from typing import TypeVar
 
 from aiohttp import hdrs, web
 
@@ -11,8 +10,6 @@ from registry.access.authorization import (
     Requirement,
     authorize,
     readable_types,
-    required_by_change,
-    required_by_query,
 )
 from registry.http.access_control import AUTHENTICATOR, PRINCIPAL, bearer_token
 from registry.http.addresses import query_of
@@ -22,24 +19,17 @@ from registry.http.request_headers import (
     NO_PREFERENCES,
     Preferences,
     idempotency_key,
-    preconditions,
-    read_preferences,
 )
 from registry.http.routes import BaseView
 from registry.jsonapi import content_negotiation
-from registry.jsonapi.changes import NO_CHANGE, Change, Identifier, Verb, Write
 from registry.jsonapi.error_objects import ErrorCollector
-from registry.jsonapi.error_types import InvalidMerge, InvalidPreference, NotFound
+from registry.jsonapi.error_types import InvalidMerge
 from registry.jsonapi.query import NO_PARAMETERS, Query, QueryScope
 from registry.jsonapi.query_parameters import parse_query
 from registry.jsonapi.query_parser import reject_parameters
-from registry.model.graph import Graph
-from registry.model.implicit_attributes import parse_id
-from registry.model.record import ID, Record
-from registry.model.resource_type import ResourceType
 from registry.offloading import MAX_INLINE_BYTES, offload
 from registry.protocol import MEDIA_TYPE
-from registry.storage import IdempotencyKey, Snapshot, WriteResult
+from registry.storage import IdempotencyKey
 
 _Document = TypeVar("_Document")
 
@@ -140,69 +130,3 @@ class DocumentView(BaseView):
         principal = self.request.get(PRINCIPAL)
         if principal is not None:
             authorize(principal, requirements)
-
-
-class ResourceView(DocumentView):
-    """A view below the path of a type.
-
-    scope: of the query parameters, for a single resource of the type. graph: all types. query: of
-    the request. snapshot: what the response shows. change: by the write that is responded to; None
-    for a read.
-    """
-
-    scope: ClassVar[QueryScope]
-    resource: ClassVar[ResourceType]
-    graph: ClassVar[Graph]
-    query: Query
-    snapshot: Snapshot
-    change: Change | None = None
-
-    def begin_reading(self, scope: QueryScope) -> None:
-        """Set `query` and `snapshot`. Raises as `negotiate`, or ApiErrors."""
-        self.negotiate()
-        self.query = self.parse_query(scope)
-        if self.query is not NO_PARAMETERS:
-            self.authorize(required_by_query(self.query, scope))
-        self.snapshot = self.repository.snapshot()
-
-    @property
-    def resource_id(self) -> int:
-        """The id in the path. Raises NotFound if it is not a valid id."""
-        text = self.request.match_info["id"]
-        id_ = parse_id(text)
-        if id_ is None:
-            raise NotFound.resource(self.resource.type, text)
-        return id_
-
-    def authorize_write(self, query: Query, change: Change) -> None:
-        """Raise ApiErrors for a query or a document that the access token does not allow."""
-        by_query = required_by_query(query, self.scope)
-        self.authorize(chain(by_query, required_by_change(change, self.graph)))
-
-    async def write(
-        self, verb: Verb, change: Change = NO_CHANGE, key: IdempotencyKey | None = None
-    ) -> WriteResult:
-        """Write the resource or its links if the preconditions hold, and return the result.
-
-        Raises InvalidPreference for a dry run, PreconditionFailed, and what the repository raises.
-        """
-        if read_preferences(self.request).rolls_back:
-            raise InvalidPreference
-        resource, id_ = self.resource, self.resource_id
-        allowed, excluded = preconditions(self.request, resource, id_)
-        target = Identifier(id_, str(id_), None)
-        write = Write(verb, resource, target, change, allowed, excluded)
-        (result,) = await self.repository.write([write], key, author=self.author)
-        return result
-
-    async def written_record(self, result: WriteResult) -> Record:
-        """Return the resource that the response to a write shows; set `change` and `snapshot`.
-
-        With `include` or counts, it is shown as of the commit, as what is included or counted.
-        Raises NotFound if another request has deleted it in the same transaction, Unavailable, or
-        Overloaded.
-        """
-        self.change, self.snapshot = result.write.change, self.repository.snapshot(result.time)
-        if (self.query.include or self.query.counts) and not result.is_replayed:
-            return await self.snapshot.get(self.resource, result.record[ID])
-        return result.record

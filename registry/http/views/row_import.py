@@ -17,7 +17,7 @@ from registry.http.app_keys import DEADLINES
 from registry.http.error_responses import log_error
 from registry.http.request_body import body_pieces
 from registry.http.request_headers import read_preferences
-from registry.http.views.document_view import ResourceView
+from registry.http.views.resource_view import ResourceView
 from registry.jsonapi.error_objects import quoted
 from registry.jsonapi.error_types import (
     InvalidFile,

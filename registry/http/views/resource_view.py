@@ -1,0 +1,298 @@
+"""The base class of the views below the path of a type: they read, write and show resources.
+
+A document is in memory as a whole, with an entity tag, or a stream; a list may be CSV instead.
+"""
+
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Mapping,
+    Sequence,
+)
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from functools import partial
+from itertools import chain
+from typing import ClassVar, TypeAlias
+
+from aiohttp import hdrs, web
+
+from registry.access.authorization import required_by_change, required_by_query
+from registry.compound import CompoundStream, resolve, single_chunk
+from registry.csv_format import CsvTable
+from registry.http.request_headers import make_etag, preconditions, read_preferences
+from registry.http.responses import POSITION
+from registry.http.sending import Streamed
+from registry.http.views.document_view import DocumentView
+from registry.jsonapi.changes import NO_CHANGE, Change, Identifier, Verb, Write
+from registry.jsonapi.content_negotiation import prefers
+from registry.jsonapi.documents import (
+    LARGE_PART,
+    Envelope,
+    Part,
+    encode_document,
+    encode_stream,
+    written_linkage,
+)
+from registry.jsonapi.error_types import InvalidPreference, NotFound
+from registry.jsonapi.pagination import page_links, page_meta
+from registry.jsonapi.query import NO_PARAMETERS, IncludePath, Query, QueryScope
+from registry.jsonapi.resource_objects import path_of, resource_objects
+from registry.model.graph import Graph
+from registry.model.implicit_attributes import parse_id
+from registry.model.record import ID, Record
+from registry.model.resource_type import ResourceType
+from registry.offloading import offload, pause
+from registry.protocol import CSV_TYPE, MEDIA_TYPE
+from registry.storage import IdempotencyKey, Listing, Snapshot, WriteResult
+
+JSONAPI: Mapping[str, str] = {hdrs.CONTENT_TYPE: MEDIA_TYPE}
+
+Chunks: TypeAlias = AsyncIterable[Sequence[Record]]
+"""The primary records of a document, which is made while they are read."""
+
+
+class ResourceView(DocumentView):
+    """A view below the path of a type.
+
+    scope: of the query parameters, for a single resource of the type. graph: all types. query: of
+    the request. snapshot: what the response shows. change: by the write that is responded to; None
+    for a read. start: the path that leads to the primary data, if these are identifiers.
+    """
+
+    scope: ClassVar[QueryScope]
+    resource: ClassVar[ResourceType]
+    graph: ClassVar[Graph]
+    query: Query
+    snapshot: Snapshot
+    change: Change | None = None
+    start: IncludePath = ()
+
+    @property
+    def resource_id(self) -> int:
+        """The id in the path. Raises NotFound if it is not a valid id."""
+        text = self.request.match_info["id"]
+        id_ = parse_id(text)
+        if id_ is None:
+            raise NotFound.resource(self.resource.type, text)
+        return id_
+
+    def begin_reading(self, scope: QueryScope) -> None:
+        """Set `query` and `snapshot`. Raises as `negotiate`, or ApiErrors."""
+        self.negotiate()
+        self.query = self.parse_query(scope)
+        if self.query is not NO_PARAMETERS:
+            self.authorize(required_by_query(self.query, scope))
+        self.snapshot = self.repository.snapshot()
+
+    def begin_listing(self, scope: QueryScope) -> CsvTable | None:
+        """Begin reading; return the table for a list if `Accept` prefers CSV."""
+        self.begin_reading(scope)
+        if not scope.many or not prefers(CSV_TYPE, self.request.headers.getall(hdrs.ACCEPT, ())):
+            return None
+        table = CsvTable(self.query, scope.resource, scope.graph)
+        # What `include` itself names was authorized before.
+        self.authorize(required_by_query(table.query, scope, f"fields[{scope.resource.type}]"))
+        self.query = table.query
+        return table
+
+    def authorize_write(self, query: Query, change: Change) -> None:
+        """Raise ApiErrors for a query or a document that the access token does not allow."""
+        by_query = required_by_query(query, self.scope)
+        self.authorize(chain(by_query, required_by_change(change, self.graph)))
+
+    async def write(
+        self, verb: Verb, change: Change = NO_CHANGE, key: IdempotencyKey | None = None
+    ) -> WriteResult:
+        """Write the resource or its links if the preconditions hold, and return the result.
+
+        Raises InvalidPreference for a dry run, PreconditionFailed, and what the repository raises.
+        """
+        if read_preferences(self.request).rolls_back:
+            raise InvalidPreference
+        resource, id_ = self.resource, self.resource_id
+        allowed, excluded = preconditions(self.request, resource, id_)
+        target = Identifier(id_, str(id_), None)
+        write = Write(verb, resource, target, change, allowed, excluded)
+        (result,) = await self.repository.write([write], key, author=self.author)
+        return result
+
+    async def respond_with_result(
+        self, result: WriteResult, status: int = 200, headers: Mapping[str, str] = JSONAPI
+    ) -> web.StreamResponse:
+        """Respond with the resource that was written.
+
+        With `include` or counts, it is shown as of the commit, as what is included or counted.
+        Raises NotFound if another request has deleted it in the same transaction, Unavailable, or
+        Overloaded.
+        """
+        self.change, self.snapshot = result.write.change, self.repository.snapshot(result.time)
+        record = result.record
+        if (self.query.include or self.query.counts) and not result.is_replayed:
+            record = await self.snapshot.get(self.resource, record[ID])
+        return await self.respond_with_resource(record, status, headers)
+
+    async def respond_with_resource(
+        self, record: Record, status: int = 200, headers: Mapping[str, str] = JSONAPI
+    ) -> web.StreamResponse:
+        """Respond with the resource of the path, or the one that was written."""
+        path = path_of(self.resource, record[ID])
+        if status == 201:
+            headers = {**headers, hdrs.LOCATION: path}
+        envelope = Envelope({"self": path}, many=False)
+        return await self.respond_with_records(
+            self.resource, [record], envelope, record, status, headers
+        )
+
+    async def respond_with_records(
+        self,
+        resource: ResourceType,
+        records: Sequence[Record],
+        envelope: Envelope,
+        record: Record | None = None,
+        status: int = 200,
+        headers: Mapping[str, str] = JSONAPI,
+    ) -> web.StreamResponse:
+        """Respond with resources in memory, or with a stream if these have many related ones.
+
+        record: as for `respond`.
+        """
+        query, change = self.query, self.change
+        compound = await resolve(resource, records, query, self.snapshot, self.graph, self.start)
+        if compound is None:
+            encode_pieces = partial(self._pieces, resource, envelope)
+            return self._stream(self._in_slot(records), encode_pieces, status, headers)
+
+        def encode() -> bytes:
+            data = self.primary_data(Part(resource, records, compound.relationships))
+            return encode_document(data, envelope, compound, query, self.graph)
+
+        size = len(records) + compound.size + (change.size if change else 0)
+        return await self.respond(encode, size, record, status, headers)
+
+    async def respond_with_listing(
+        self,
+        resource: ResourceType,
+        listing: Listing,
+        links: Mapping[str, str],
+        table: CsvTable | None = None,
+        record: Record | None = None,
+    ) -> web.StreamResponse:
+        """Respond with the page that the query names, or stream the whole collection.
+
+        links: of the document, besides those of pages. table: None for JSON:API. record: as for
+        `respond`.
+        """
+        page, headers = self.query.page, JSONAPI
+        if table:
+            headers = {
+                hdrs.CONTENT_TYPE: f"{CSV_TYPE}; charset=utf-8; header=present",
+                hdrs.CONTENT_DISPOSITION: f'attachment; filename="{resource.collection}.csv"',
+            }
+        if page is None:
+            pieces = partial(self._pieces, resource, Envelope(links))
+            encode = partial(self._rows, table) if table else pieces
+            return self._stream(listing.chunks(self.client), encode, headers=headers)
+        window = await listing.window(page)
+        if table:
+            rows = [piece async for piece in self._rows(table, single_chunk(window.records))]
+            return await self.respond(lambda: b"".join(rows), 0, headers=headers)
+        all_links = {**links, **page_links(page, window, links["self"])}
+        envelope = Envelope(all_links, page_meta(page, window))
+        return await self.respond_with_records(resource, window.records, envelope, record)
+
+    async def respond(
+        self,
+        encode: Callable[[], bytes],
+        size: int,
+        record: Record | None = None,
+        status: int = 200,
+        headers: Mapping[str, str] = JSONAPI,
+    ) -> web.Response:
+        """Respond with a document in memory, which has an entity tag.
+
+        encode: returns it, in a thread if `size` is large. size: in resources and identifiers.
+        record: the resource that the document represents, or whose linkage it is.
+        """
+
+        def encode_with_tag() -> tuple[bytes, str]:
+            body = encode()
+            return body, make_etag(body, self.resource, record)
+
+        body, etag = await offload(encode_with_tag, size=size)
+        headers = {**headers, hdrs.ETAG: f'"{etag}"'}
+        if self.change is None:  # else it may show an earlier time
+            headers[POSITION] = await self.repository.position_of(self.snapshot)
+        return web.Response(status=status, body=body, headers=headers)
+
+    def primary_data(self, part: Part) -> list[str]:
+        """Return the resource objects of the primary data."""
+        shown = self._with_written(part) if self.change else part
+        return resource_objects(*shown, self.query)
+
+    def _stream(
+        self,
+        chunks: AbstractAsyncContextManager[Chunks],
+        encode: Callable[[Chunks], AsyncGenerator[bytes]],
+        status: int = 200,
+        headers: Mapping[str, str] = JSONAPI,
+    ) -> Streamed:
+        """Respond with a document that is made while it is sent. encode: yields its pieces."""
+
+        async def pieces() -> AsyncGenerator[bytes]:
+            async with chunks as primary, aclosing(encode(primary)) as encoded:
+                async for piece in encoded:
+                    yield piece
+
+        return Streamed(pieces(), self.snapshot if self.change is None else None, status, headers)
+
+    @asynccontextmanager
+    async def _in_slot(self, records: Sequence[Record]) -> AsyncIterator[Chunks]:
+        """Yield the records of a stream. Raises Overloaded if there is no slot for it."""
+        async with self.repository.bulkheads.streams.slot(self.client):
+            yield single_chunk(records)
+
+    async def _pieces(
+        self, resource: ResourceType, envelope: Envelope, chunks: Chunks
+    ) -> AsyncGenerator[bytes]:
+        """Yield a document of resources, or of their identifiers, in pieces."""
+        stream = CompoundStream(resource, self.query, self.snapshot, self.graph, self.start)
+        primary = stream.identified(chunks) if self.start else self._parts(stream, chunks)
+        async with aclosing(primary), aclosing(stream.included()) as rest:
+            included = None if self.query.include is None else rest
+            async with aclosing(encode_stream(primary, included, self.query, envelope)) as pieces:
+                async for piece in pieces:
+                    yield piece
+
+    async def _parts(self, stream: CompoundStream, chunks: Chunks) -> AsyncGenerator[Part]:
+        """Yield the primary resources, with the relationships that a write has changed."""
+        async with aclosing(stream.primary(chunks)) as parts:
+            async for part in parts:
+                yield self._with_written(part)
+
+    def _with_written(self, part: Part) -> Part:
+        """Return a part with the relationships that the write has changed, of its only record."""
+        if self.change is None or not self.change.linkages:
+            return part
+        name, linkage = self.resource.type, part.relationships.linkage
+        shown = {**linkage.get(name, {})}
+        for relationship, written in written_linkage(part.records[0], self.change).items():
+            shown[relationship] = {**written, **shown.get(relationship, {})}
+        relationships = part.relationships._replace(linkage={**linkage, name: shown})
+        return part._replace(relationships=relationships)
+
+    async def _rows(self, table: CsvTable, chunks: Chunks) -> AsyncGenerator[bytes]:
+        """Yield a CSV document in pieces."""
+        prefix, query = table.header, table.query
+        async for records in chunks:
+            compound = await resolve(
+                table.resource, records, query, self.snapshot, self.graph, is_bounded=False
+            )
+            assert compound is not None  # noqa: S101 - for mypy: it is not bounded
+            encode = partial(table.encode, records, compound)
+            await pause()
+            size = len(records) + compound.size
+            yield prefix + await offload(encode, size=size, limit=LARGE_PART)
+            prefix = b""
+        yield prefix

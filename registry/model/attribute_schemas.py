@@ -28,7 +28,7 @@ def attribute_schema(attribute: ResourceField) -> dict[str, Any]:
         schema["writeOnly"] = True
     has_default = field.load_default is not missing and not callable(field.load_default)
     if has_default and not attribute.is_read_only:
-        schema["default"] = attribute.to_json(attribute.default)
+        schema["default"] = field.serialize("value", {"value": field.load_default})
     return schema
 
 

@@ -17,9 +17,6 @@ from marshmallow.utils import get_value
 from registry.model.attributes import (
     EQUALITY,
     KINDS,
-    MAX_INTEGER,
-    MIN_INTEGER,
-    check_text,
     same,
     utc_text,
 )
@@ -49,37 +46,22 @@ _DATETIME = re.compile(
 
 
 class String(fields.String):
-    """A string of 1 to 255 characters, without lone surrogates."""
-
-    kind = replace(KINDS[fields.String], check=None)
+    """A string of 1 to 255 characters."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.validators.insert(0, validate.Length(min=1, max=MAX_TEXT))
 
-    def _deserialize(self, value: Any, *_: Any, **__: Any) -> str:
-        if not isinstance(value, str):
-            raise self.make_error("invalid")
-        check_text(value)
-        return value
-
 
 class Email(fields.Email):
     """An e-mail address of at most 254 characters, whose domain has a dot."""
 
-    kind = replace(KINDS[fields.Email], check=None)
     default_error_messages = {"invalid": "Not a valid string."}
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         others = [each for each in self.validators if not isinstance(each, validate.Email)]
         self.validators = [EmailAddress(), *others]
-
-    def _deserialize(self, value: Any, *_: Any, **__: Any) -> str:
-        if not isinstance(value, str):
-            raise self.make_error("invalid")
-        check_text(value)
-        return value
 
 
 class EmailAddress(validate.Validator):
@@ -172,11 +154,10 @@ class Boolean(fields.Boolean):
 class Integer(fields.Integer):
     """A 64-bit integer, in JSON a number without a fraction."""
 
-    kind = replace(KINDS[fields.Integer], check=None)
     default_error_messages = {"invalid": "Not a 64-bit integer."}
 
     def _deserialize(self, value: Any, *_: Any, **__: Any) -> int:
-        if value.__class__ is not int or not MIN_INTEGER <= value <= MAX_INTEGER:
+        if value.__class__ is not int:
             raise self.make_error("invalid")
         return int(value)
 

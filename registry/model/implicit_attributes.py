@@ -33,10 +33,11 @@ class ResourceId(Integer):
     """An id, or if nullable a foreign key; filters compare it with any integer, also in text."""
 
     kind = replace(
-        Integer.kind,
+        KINDS[fields.Integer],
         expected="an integer without leading zeros",
         schema={"type": "integer"},
         parse=same,
+        check=None,
     )
     default_error_messages = {"invalid": f"Not {kind.expected}."}
 

@@ -1,6 +1,6 @@
 """The fields of the resources of a type: attributes, the id, foreign keys, and internal ones."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
@@ -123,10 +123,3 @@ class ResourceField:
             return parse(*given)
         except ValueError as error:
             raise ValidationError(str(error) or f"Not {self.kind.expected}.") from error
-
-    def to_json(self, value: Any) -> Any:
-        """Return the JSON form of a value in a record."""
-        if value is None or self.is_computed:
-            return value
-        loaded: Mapping[str, Any] = {self.name: self.kind.restore(value)}
-        return self.field.serialize(self.name, loaded)

@@ -330,13 +330,13 @@ class ResourceType:
         partial: whether required attributes can be absent, and others get no defaults. Raises
         ValidationError with what is wrong by name, as `Schema.load` does.
         """
-        loaded = self._whole_schema.load(values, partial=partial)
+        loaded, loadable = self._whole_schema.load(values, partial=partial), self._loadable
         if not isinstance(loaded, Mapping):
             raise TypeError(f"{self.type}: post_load must return a mapping, not {type(loaded)}")
         return {
-            name: value if value is None else self._loadable[name].kind.store(value)
+            name: value if value is None else loadable[name].kind.store(value)
             for name, value in loaded.items()
-            if name in self._loadable
+            if name in loadable
         }
 
     @cached_property

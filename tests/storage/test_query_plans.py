@@ -66,7 +66,8 @@ def stored_value(name: str, attribute: ResourceField, number: int) -> Any:
 
 def filters(field: ResourceField) -> Iterator[str]:
     is_id = field.kind.stored_type is int
-    value = 7 if is_id else field.to_json(stored_value(field.name, field, 7))
+    record = {field.name: stored_value(field.name, field, 7)}
+    value = 7 if is_id else field.field.serialize(field.name, record)
     for operator in filter_operators(field):
         text = {"in": f"{value},{value}", "null": "true"}.get(operator, value)
         yield f"filter[{field.name}][{operator}]={text}"

@@ -3,8 +3,9 @@
 A flood of one class then takes neither the threads nor the connections of the others. The rules:
 
 - At most `limit` operations are in progress; others wait, in the order of their arrival.
-- Where clients determine how long their slots are occupied, each operation names its client. A
-  client may hold at most as many slots as remain free, so one slow client leaves half to others.
+- Where clients determine how long their slots are occupied, and for large writes, each operation
+  names its client. A client may hold at most as many slots as remain free, so one that is slow or
+  writes much leaves half to others.
 - An operation is refused if `queue` others wait already, and after `seconds` of waiting; but not
   what a response needs that has begun.
 - A caller that is cancelled leaves the queue, or gives back the slot that it has just got.

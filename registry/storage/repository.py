@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 
 import pymongo
 from bson.timestamp import Timestamp
@@ -13,7 +14,7 @@ from registry.jsonapi.changes import Write
 from registry.jsonapi.error_types import DiskFull, InvalidPosition, PositionExpired
 from registry.model.graph import Graph
 from registry.mongod.data_directory import RESERVE_BYTES, DiskSpace
-from registry.storage.bulkheads import Bulkhead, Bulkheads
+from registry.storage.bulkheads import Bulkheads
 from registry.storage.counters import COUNTERS, prepare_counters
 from registry.storage.errors import RecordRefused, translated_errors
 from registry.storage.index_builds import IndexBuilds
@@ -197,6 +198,7 @@ class Repository:
         key: IdempotencyKey | None = None,
         *,
         author: str | None = None,
+        client: str | None = None,
         rolls_back: bool = False,
     ) -> list[WriteResult]:
         """Apply the writes of one request in order, all or none; return the result of each.
@@ -204,39 +206,45 @@ class Repository:
         A write that has begun is completed even if its caller is cancelled. key: executes the
         writes once within a day; a repeated call returns the result of the first one that
         succeeded, or raises IdempotencyKeyReused if its fingerprint differs. author: the id of the
-        principal that sent the request, None if it is not known. rolls_back: undoes everything at
-        the end; no resource then gets the ids of the new ones. Raises RequestError: Unavailable,
-        after which the writes may be in effect, or others, after which nothing is. NotFound has the
-        pointer to the resource, or to the targets of a linkage.
+        principal that sent the request, None if it is not known. client: its network, for its share
+        of the heavy requests. rolls_back: undoes everything at the end; no resource then gets the
+        ids of the new ones. Raises RequestError: Unavailable, after which the writes may be in
+        effect, or others, after which nothing is. NotFound has the pointer to the resource, or to
+        the targets of a linkage.
         """
         request = WriteRequest(writes, key, author, rolls_back=rolls_back)
-        bulkheads = self.bulkheads
-        slots = bulkheads.heavy_requests if request.is_large else bulkheads.small_requests
-        return await self._run(request, slots)
+        return await self._run(request, client)
 
     @contextmanager
-    def row_import(self, author: str | None, *, rolls_back: bool) -> Iterator[RowImport]:
+    def row_import(
+        self, author: str | None, client: str | None, *, rolls_back: bool
+    ) -> Iterator[RowImport]:
         """Yield what writes the rows of a file, each batch as `write` does.
 
-        author: the id of the principal that sent them, None if it is not known. rolls_back: stores
-        nothing; rows see what the earlier ones would have stored.
+        author, client: as for `write`. rolls_back: stores nothing; rows see what the earlier ones
+        would have stored.
         """
-        slots = self.bulkheads.heavy_requests
 
         async def run(batch: RowBatch, is_refusable: bool) -> None:
-            await self._run(batch, slots, is_refusable=is_refusable)
+            await self._run(batch, client, is_refusable=is_refusable)
 
         with closing(RowMemory(self._graph, self._database.codec_options)) as memory:
             yield RowImport(run, memory, author, rolls_back=rolls_back)
 
     async def _run(
-        self, request: WriteRequest, slots: Bulkhead, *, is_refusable: bool = True
+        self, request: WriteRequest, client: str | None, *, is_refusable: bool = True
     ) -> list[WriteResult]:
         if not self._disk_space.is_enough:
             raise DiskFull(RESERVE_BYTES)
-        await slots.acquire(is_refusable=is_refusable)
+        bulkheads = self.bulkheads
+        slots, client = (
+            (bulkheads.heavy_requests, client)
+            if request.is_large
+            else (bulkheads.small_requests, None)
+        )
+        await slots.acquire(client, is_refusable=is_refusable)
         # The slot is free when the writes have ended, even if the caller is cancelled before.
-        request.on_end = slots.release
+        request.on_end = partial(slots.release, client)
         try:
             return await self._group_commit.write(request)
         except RecordRefused:

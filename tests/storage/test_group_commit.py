@@ -359,21 +359,35 @@ async def test_requests_that_arrive_while_a_group_is_in_flight_are_the_next_grou
     assert commands.names().count("commitTransaction") == 2
 
 
+async def commit_time(registry: Registry, *writes: Write, client: str | None = None) -> Timestamp:
+    """Write, and return when it was committed."""
+    (result, *_) = await registry.write(*writes, client=client)
+    assert result.time
+    return result.time
+
+
+def large(registry: Registry) -> list[Write]:
+    """Return the writes of a request that runs alone."""
+    return [registry.update(("computer", 1), serial=f"S{n}") for n in range(101)]
+
+
 async def test_others_write_between_each_two_large_requests(registry: Registry) -> None:
-    def large() -> list[Write]:
-        return [registry.update(("computer", 1), serial=f"S{n}") for n in range(101)]
-
-    async def commit_time(*writes: Write) -> Timestamp:
-        (result, *_) = await registry.write(*writes)
-        assert result.time
-        return result.time
-
-    requests = asyncio.gather(*(commit_time(*large()) for _ in range(4)))
+    requests = asyncio.gather(*(commit_time(registry, *large(registry)) for _ in range(4)))
     others = []
     while not requests.done():
-        others.append(await commit_time(registry.update(("person", 1), last_name="New")))
+        others.append(await commit_time(registry, registry.update(("person", 1), last_name="New")))
     for first, second in pairwise(sorted(await requests)):
         assert any(first < other < second for other in others)
+
+
+async def test_large_requests_of_one_client_let_that_of_another_overtake_them(
+    registry: Registry,
+) -> None:
+    clients = [*["a"] * 5, "b"]
+    *first, last = await asyncio.gather(
+        *(commit_time(registry, *large(registry), client=client) for client in clients)
+    )
+    assert sum(time < last for time in first) <= 1
 
 
 async def test_changes_of_one_record_by_several_authors_are_stored_one_by_one(

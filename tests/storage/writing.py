@@ -68,11 +68,15 @@ class Registry:
         return Change(more, tuple(linkages), read_only=read_only)
 
     async def write(
-        self, *writes: Write, key: str | None = None, author: str | None = None
+        self,
+        *writes: Write,
+        key: str | None = None,
+        author: str | None = None,
+        client: str | None = None,
     ) -> list[WriteResult]:
         """Apply the writes of one request."""
         idempotency_key = None if key is None else key_of(key, writes)
-        return await self.repository.write(writes, idempotency_key, author=author)
+        return await self.repository.write(writes, idempotency_key, author=author, client=client)
 
     async def write_all(
         self,

@@ -54,7 +54,11 @@ class AtomicView(DocumentView):
         if hdrs.IF_MATCH in self.request.headers:
             raise PreconditionFailed
         results = await self.repository.write(
-            writes, key, author=self.author, rolls_back=preferences.rolls_back
+            writes,
+            key,
+            author=self.author,
+            client=self.client,
+            rolls_back=preferences.rolls_back,
         )
 
         def encode() -> bytes:

@@ -115,7 +115,9 @@ class ResourceView(DocumentView):
         allowed, excluded = preconditions(self.request, resource, id_)
         target = Identifier(id_, str(id_), None)
         write = Write(verb, resource, target, change, allowed, excluded)
-        (result,) = await self.repository.write([write], key, author=self.author)
+        (result,) = await self.repository.write(
+            [write], key, author=self.author, client=self.client
+        )
         return result
 
     async def respond_with_result(

@@ -85,7 +85,7 @@ class CollectionView(ResourceView):
         self.query = replace(query, fields=fields)
         write = Write(Verb.ADD, resource, NEW, change, merges=merges)
         (result,) = await self.repository.write(
-            [write], key, author=self.author, rolls_back=rolls_back
+            [write], key, author=self.author, client=self.client, rolls_back=rolls_back
         )
         status = 201 if result.write.verb is Verb.ADD else 200
         headers = {**JSONAPI, **preferences.acknowledge(is_replayed=result.is_replayed)}

@@ -74,7 +74,7 @@ async def import_rows(view: ResourceView, charset: str) -> web.StreamResponse:
     headers = {hdrs.CONTENT_TYPE: NDJSON_TYPE, "X-Accel-Buffering": "no"}  # of nginx
     headers |= preferences.acknowledge(is_replayed=False)
     view.app[DEADLINES].stop()  # the client determines how long it takes
-    with view.repository.row_import(view.author, rolls_back=rolls_back) as rows:
+    with view.repository.row_import(view.author, view.client, rolls_back=rolls_back) as rows:
         response = web.StreamResponse(headers=headers)
         async with (
             aclosing(_batches(reader, request)) as batches,

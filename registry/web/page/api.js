@@ -8,6 +8,7 @@ const TIMEOUT_MS = 30_000
 const MAX_WAIT_SECONDS = 10
 const MAX_ATTEMPTS = 4
 const FILTER_VALUES = 100
+const MAX_PAGE_SIZE = 1_000
 
 /** @typedef {{ type: string, id: string }} Identifier */
 /** @typedef {{ data?: Identifier | Identifier[] | null, meta?: { count?: number } }} Linkage */
@@ -79,6 +80,26 @@ class Api {
       const document = await received(response, signal)
       return { document, etag: response.headers.get("ETag") ?? "" }
     })
+  }
+
+  /**
+   * Return at most so many resources of a collection, read page by page.
+   * @param {string} path
+   * @param {Query} query
+   * @param {number} limit
+   */
+  async list(path, query, limit) {
+    /** @type {Resource[]} */
+    const resources = []
+    /** @type {Query | null} */
+    let page = {}
+    while (page && resources.length < limit) {
+      const size = String(Math.min(limit - resources.length, MAX_PAGE_SIZE))
+      const { document } = await this.get(path, { ...query, ...page, "page[size]": size })
+      resources.push(...document.data)
+      page = document.meta.page.after && { "page[after]": document.meta.page.after }
+    }
+    return resources
   }
 
   /**

@@ -15,6 +15,12 @@ import { countedOf, labelOf, nameOf } from "./types.js"
 const BATCH = 1_000
 const MAX_PASSES = 20
 
+/** Characters of the names in one address, encoded: reverse proxies take 8,000 of an address. */
+const MAX_NAMES = 6_000
+
+/** Characters of what may be a name. */
+const MAX_NAME = 1_000
+
 /**
  * Execute an operation on each resource, in batches; those that the registry refuses are left out of their batch.
  * @template {{ id: string }} T
@@ -73,6 +79,43 @@ export async function itemsOf(type, ids, link) {
     }
   }
   return items
+}
+
+/**
+ * Return the resources that have one of these names, at most so many. Raises Failure.
+ * @param {Type} type
+ * @param {string} path of the collection
+ * @param {string[]} names
+ * @param {number} limit
+ */
+export async function findNamed(type, path, names, limit) {
+  const name = type.display?.name ?? ""
+  const found = []
+  for (const part of addressable(names.filter(mayBeName))) {
+    const query = { filter: JSON.stringify([{ name, op: "in", val: part }]), [`fields[${type.name}]`]: name }
+    found.push(...(await api.list(path, query, limit - found.length)))
+  }
+  return found
+}
+
+/** Return whether the registry accepts a text where it compares names. @param {string} text */
+const mayBeName = (text) => text.length <= MAX_NAME && text.isWellFormed()
+
+/** Divide names into lists that an address can have. @param {string[]} names */
+function addressable(names) {
+  /** @type {string[][]} */
+  const lists = []
+  let length = MAX_NAMES
+  for (const name of names) {
+    const added = String(new URLSearchParams({ [JSON.stringify(name)]: "" })).length
+    length += added
+    if (length > MAX_NAMES) {
+      lists.push([])
+      length = added
+    }
+    lists.at(-1)?.push(name)
+  }
+  return lists
 }
 
 /**

@@ -1,10 +1,10 @@
 /** The rows that are selected in a table, and what can be done to all of them. */
 
-import { api, batches, loaded } from "./api.js"
+import { api, loaded } from "./api.js"
 import { announce, openDialog } from "./dialogs.js"
 import { button, grid, h, show } from "./dom.js"
 import { refresh } from "./router.js"
-import { number } from "./texts.js"
+import { counted, number } from "./texts.js"
 import { countedOf, linkable, nameOf } from "./types.js"
 
 /** @import { Query, Resource } from "./api.js" */
@@ -129,13 +129,14 @@ export class Selection {
 
   #clear() {
     this.#ids.clear()
+    this.#failures.clear()
     this.render()
   }
 
   /** Select all resources that the filters match. */
   async #selectMatching() {
-    const { document } = await api.get(this.path, { ...this.filters, [`fields[${this.type.name}]`]: "" })
-    for (const { id } of document.data.slice(0, MAX_SELECTED)) this.#ids.add(id)
+    const query = { ...this.filters, [`fields[${this.type.name}]`]: "" }
+    for (const { id } of await api.list(this.path, query, MAX_SELECTED)) this.#ids.add(id)
     this.render()
   }
 
@@ -144,25 +145,21 @@ export class Selection {
    * @param {string} text with a name in each line
    */
   async paste(text) {
-    const { display, path, name: type } = this.type
+    const { display, path } = this.type
     const lines = text.split(/\r?\n/).map((line) => line.split("\t")[0].trim())
     const names = [...new Set(lines.filter(Boolean))].slice(0, MAX_SELECTED)
     if (!display || names.length < 2) return
-    /** @type {Set<string>} */
-    const known = new Set()
-    for (const part of batches(names)) {
-      const filter = JSON.stringify([{ name: display.name, op: "in", val: part }])
-      const { document } = await api.get(path, { filter, [`fields[${type}]`]: display.name })
-      for (const resource of /** @type {Resource[]} */ (document.data)) {
-        this.#ids.add(resource.id)
-        known.add(resource.attributes[display.name])
-      }
-    }
+    const { findNamed } = await loaded(import("./operations.js"))
+    const found = await findNamed(this.type, path, names, MAX_SELECTED)
+    for (const { id } of found) this.#ids.add(id)
     this.render()
+    if (found.length === MAX_SELECTED) return announce(`Only ${countedOf(this.type, MAX_SELECTED)} are selected.`)
+    const known = new Set(found.map(({ attributes }) => attributes[display.name]))
     const unknown = names.filter((name) => !known.has(name))
+    const more = unknown.length > MAX_TOLD ? ` and ${counted(unknown.length - MAX_TOLD, "more name")}` : ""
     const isError = unknown.length > 0
-    const told = unknown.slice(0, MAX_TOLD).join(", ")
-    announce(isError ? `Not found: ${told}.` : "All pasted names are selected.", { isError })
+    const told = `Not found: ${unknown.slice(0, MAX_TOLD).join(", ")}${more}.`
+    announce(isError ? told : "All pasted names are selected.", { isError })
   }
 
   /**

@@ -457,6 +457,16 @@ def test_an_import_without_unique_attributes_stores_nothing_twice(
     assert len(registry.read("/phones")) == 250
 
 
+def test_the_columns_of_a_file_are_divided_as_it_says(visit: Visit, tmp_path: Path) -> None:
+    page = visit("#/computers")
+    choose_file(
+        page, tmp_path / "named.csv", 'sep=;\nserial;"Notes, remarks; more, ""x"""\nSEP-1;x'
+    )
+    expect(page.get_by_text('Left out: Notes, remarks; more, "x"')).to_be_visible()
+    button(page, "Check").click()
+    expect(page.get_by_text("1 row can be imported.")).to_be_visible()
+
+
 @pytest.mark.parametrize(
     ("content", "reason"),
     [

@@ -27,12 +27,14 @@ const STOPPED_CREATING =
 const FORMULA = /^[=+\-@\t\r]/
 
 /**
- * Return the cells of the first line of a file, divided as the service does: into the most cells.
+ * Return the cells of a line of a file, divided as the service does: into the most cells.
  * @param {string} line
+ * @param {string[]} delimiters
  */
-function cellsOf(line) {
-  const divided = DELIMITERS.map((delimiter) => {
-    const cell = new RegExp(`((?:"(?:[^"]|"")*"|[^${delimiter}])*)(?:[${delimiter}]|$)`, "g")
+function cellsOf(line, delimiters) {
+  const divided = delimiters.map((delimiter) => {
+    const mark = `\\u${delimiter.charCodeAt(0).toString(16).padStart(4, "0")}`
+    const cell = new RegExp(`("(?:[^"]|"")*"|[^${mark}]*)(?:${mark}|$)`, "g")
     return [...`${line}${delimiter}`.matchAll(cell)].slice(0, -1).map((found) => found[1])
   })
   const widest = divided.reduce((most, cells) => (cells.length > most.length ? cells : most))
@@ -81,8 +83,9 @@ export function openImport(preferred, dropped) {
     if (!file) return
     const bytes = await file.slice(0, HEAD_BYTES).arrayBuffer()
     const decoded = new TextDecoder(charset.value).decode(bytes, { stream: true })
-    const [head, ...sample] = decoded.replace(/^sep=.\r?\n/i, "").split(/\r\n|\r|\n/)
-    const headers = cellsOf(head)
+    const separator = /^sep=([^"\r\n])[\r\n]+/i.exec(decoded)
+    const [head, ...sample] = decoded.slice(separator?.[0].length ?? 0).split(/\r\n|\r|\n/)
+    const headers = cellsOf(head, separator ? [separator[1]] : DELIMITERS)
     if (headers.length > MAX_COLUMNS) {
       const text = `This file has more than ${MAX_COLUMNS} columns. Remove those that are not needed.`
       return place.replaceChildren(alertOf(text))

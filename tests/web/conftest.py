@@ -122,17 +122,24 @@ Visit = Callable[..., Page]
 def visit(browser: Browser, registry: Registry) -> Iterator[Visit]:
     """A function that opens an address of the page in a browser of its own.
 
-    No script may fail, and nothing may be refused by the Content-Security-Policy.
+    before: called with the page before it loads anything. No script may fail, and nothing may be
+    refused by the Content-Security-Policy.
     """
     messages: list[str] = []
     pages: list[Page] = []
 
-    def visit(address: str = "", url: str = registry.url, **options: Any) -> Page:
+    def visit(
+        address: str = "",
+        url: str = registry.url,
+        before: Callable[[Page], None] = lambda _: None,
+        **options: Any,
+    ) -> Page:
         context = browser.new_context(locale="en-GB", timezone_id="Europe/Berlin", **options)
         context.set_default_timeout(PATIENCE)
         pages.append(page := context.new_page())
         page.on("pageerror", lambda error: messages.append(str(error)))
         page.on("console", lambda message: messages.append(message.text))
+        before(page)
         page.goto(f"{url}/{address}")
         return page
 

@@ -106,6 +106,24 @@ def test_a_revoked_token_loses_nothing_that_was_typed(
     expect(page.get_by_role("navigation").get_by_role("link")).to_have_text(["Persons"])
 
 
+def test_the_question_for_a_token_remains_if_somebody_goes_back(
+    secured: Registry, enter: Callable[..., Page]
+) -> None:
+    token = secured.grant("write")
+    page = enter(token=token, address="#/computers")
+    name = page.get_by_role("button", name="Access: ").inner_text().removeprefix("Access: ")
+    page.get_by_role("link", name="Persons").click()
+    expect(heading(page)).to_contain_text("Persons")
+    secured.run("token", "revoke", name)
+    assert eventually(lambda: not replace(secured, token=token).may_read())
+    page.get_by_role("link", name="Computers").click()
+    expect(field(page, "Access token")).to_be_visible()
+    page.go_back()
+    field(page, "Access token").fill(secured.grant("write"))
+    button(page, "Continue").click()
+    expect(heading(page)).to_contain_text("Persons")
+
+
 ERROR = {"id": "1", "code": "x", "title": "X", "detail": "It is so."}
 
 

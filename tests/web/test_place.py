@@ -153,3 +153,79 @@ def test_the_view_returns_after_a_time_without_a_connection(
     expect(page.get_by_role("main")).to_contain_text("cannot be reached")
     page.context.set_offline(False)
     expect(page.get_by_role("table", name="Persons")).to_be_visible(timeout=5_000)
+
+
+def test_what_is_typed_in_a_dialog_survives_the_deletion_of_the_card_below(
+    registry: Registry, visit: Visit
+) -> None:
+    id_ = registry.add("computer", serial="BELOW")
+    page = visit(f"#/computers/{id_}")
+    with page.expect_request("**/changes?*"):
+        page.reload()
+    button(page, "Assign: Owner").click()
+    page.get_by_role("combobox", name="Person").fill("Katherine")
+    page.get_by_role("option", name="New person").click()
+    field(page, "Last name").fill("Survives")
+    registry.send("DELETE", f"/computers/{id_}")
+    expect(page.get_by_text("There is nothing here")).to_be_visible()
+    expect(field(page, "Last name")).to_have_value("Survives")
+    button(page, "Create").click()
+    expect(page.get_by_text("This does not exist any more.")).to_be_visible()
+    assert len(registry.read("/persons?filter[last_name]=Survives")) == 1
+
+
+def test_a_browser_without_the_navigation_api_asks_as_well(
+    registry: Registry, visit: Visit
+) -> None:
+    id_ = registry.add("computer", serial="FALLBACK")
+    page = visit(
+        "#/computers?filter[serial]=FALLBACK",
+        before=lambda page: page.add_init_script("delete window.navigation"),
+    )
+    assert page.evaluate("window.navigation") is None
+    listed = rows(page, "Computers")
+    page.get_by_role("link", name="FALLBACK").click()
+    expect(heading(page)).to_be_focused()
+    page.go_back()
+    expect(listed).to_have_count(1)
+    page.go_forward()
+    edit(page, "Model", "typed")
+    page.go_back()
+    button(page, "Stay").click()
+    assert page.url.endswith(f"#/computers/{id_}")
+    expect(field(page, "Model")).to_have_value("typed")
+    page.get_by_role("link", name="Persons").click()
+    button(page, "Leave").click()
+    expect(heading(page)).to_contain_text("Persons")
+    page.go_back()
+    expect(heading(page)).to_have_text("FALLBACK")
+    expect(field(page, "Model")).to_have_count(0)
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_browser_without_anchors_shows_what_is_found_beside_the_box(
+    width: int, registry: Registry, visit: Visit
+) -> None:
+    registry.add("person", first_name="Anchor", last_name=f"Less {width}")
+
+    def withhold(route: Route) -> None:
+        style = route.fetch()
+        route.fulfill(response=style, body=style.text().replace("position-area", "no-such-area"))
+
+    page = visit(
+        "#/computers",
+        before=lambda page: page.route("**/style.css", withhold),
+        viewport={"width": width, "height": 844},
+    )
+    button(page, "New computer").click()
+    box = page.get_by_role("combobox", name="Owner")
+    box.fill(f"less {width}")
+    option = page.get_by_role("option", name=f"Anchor Less {width}")
+    expect(option).to_be_in_viewport(ratio=1)
+    place, found = box.bounding_box(), option.bounding_box()
+    assert place
+    assert found
+    is_below = found["y"] >= place["y"] + place["height"]
+    assert is_below or found["y"] + found["height"] <= place["y"]
+    option.click()
+    expect(box).to_have_value(f"Anchor Less {width}")

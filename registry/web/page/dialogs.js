@@ -56,7 +56,8 @@ export function openDialog(title, content, { mayClose = () => true, kind } = {})
   }
   const close = mayClose && button("×", tryToClose, { "aria-label": "Close", class: "quiet" })
   const heading = h("header", {}, h("h2", { id }, title), close)
-  const dialog = h("dialog", { "aria-labelledby": id, class: kind }, heading, ...content)
+  const states = { "aria-labelledby": id, class: kind, closedby: mayClose ? "closerequest" : "none" }
+  const dialog = h("dialog", states, heading, ...content)
   const opener = document.activeElement
   dialog.addEventListener("cancel", (event) => {
     event.preventDefault()
@@ -74,9 +75,11 @@ export function openDialog(title, content, { mayClose = () => true, kind } = {})
   return dialog
 }
 
-/** Close all dialogs, the one on top first. */
+/** Close all dialogs that people can close, the one on top first. */
 export function closeDialogs() {
-  for (const dialog of [...document.querySelectorAll("dialog")].reverse()) dialog.close()
+  /** @type {NodeListOf<HTMLDialogElement>} */
+  const dialogs = document.querySelectorAll('dialog:not([closedby="none"])')
+  for (const dialog of [...dialogs].reverse()) dialog.close()
 }
 
 /**

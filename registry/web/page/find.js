@@ -253,6 +253,10 @@ export class FindBox {
   #open(wants) {
     if (!this.input.isConnected) return
     const isOpen = wants && document.activeElement === this.input
+    const { top, right, bottom, left } = this.input.getBoundingClientRect()
+    const block = top + bottom > innerHeight ? `auto ${innerHeight - top}px` : `${bottom}px auto`
+    this.#list.style.setProperty("--block", block)
+    this.#list.style.setProperty("--inline", `${left}px ${innerWidth - right}px`)
     this.#list.togglePopover(isOpen)
     this.input.ariaExpanded = String(isOpen)
   }

@@ -131,7 +131,7 @@ export const paste = (text) => view?.paste?.(text)
 
 /** Show the view of the address. @param {{ left?: string, isBack?: boolean }} [from] left: the address before */
 export async function open({ left, isBack = false } = {}) {
-  closeDialogs()
+  if (left !== undefined) closeDialogs()
   loading.abort()
   loading = new AbortController()
   const { signal } = loading

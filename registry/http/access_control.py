@@ -1,6 +1,10 @@
-"""Access control: the access token of a request -> its principal, and what that may do."""
+"""What a request needs before its view is called: an access token with the scopes, and a slot.
+
+A route declares both. A request that may take much memory waits for a slot of its bulkhead.
+"""
 
 import shlex
+from collections.abc import Awaitable
 
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
@@ -9,18 +13,25 @@ from registry.access.authorization import authorize
 from registry.access.oidc import OidcVerifier
 from registry.access.principal import PREFIX, Principal, check_form, digest_of, known_scopes
 from registry.http.addresses import PAGE_PATH, UI_PATH
-from registry.http.routes import Route, TokenUse, route_of
+from registry.http.app_keys import ADDRESSES, LIMITS, REPOSITORY
+from registry.http.routes import Cost, Route, TokenUse, route_of
+from registry.jsonapi.content_negotiation import csv_charset
 from registry.jsonapi.error_types import AuthenticationRequired, InvalidAuthorization
 from registry.model.graph import Graph
+from registry.offloading import MAX_INLINE_BYTES, pause
 from registry.program import command, is_default
 from registry.settings import Settings, flag
-from registry.storage import TokenLookups, Tokens
+from registry.storage import Bulkhead, TokenLookups, Tokens
 
 PRINCIPAL = web.RequestKey("principal", Principal)
 """The sender of the request; set before the view is called, if the request has a token."""
 
 _PUBLIC = (UI_PATH, PAGE_PATH)
 """Prefixes of the paths of files, which need no access token."""
+
+_LONG_TARGET = 1_000
+"""Characters of a request target. Longer queries may take milliseconds to parse: one is parsed per
+iteration of the event loop, and none whose client has disconnected by then."""
 
 
 class Authenticator:
@@ -47,6 +58,20 @@ def oidc_verifier(settings: Settings, graph: Graph) -> OidcVerifier | None:
         return None
     scopes = known_scopes(graph.writable)
     return OidcVerifier(issuer, audience, settings.oidc_scope_claim, scopes)
+
+
+async def access_notice(settings: Settings, tokens: Tokens) -> str:
+    """Return what the operator may have missed: a sentence without a period, "" if nothing."""
+    if not settings.requires_tokens or settings.oidc_issuer or await tokens.has_any():
+        return ""
+    # In the database that the service uses.
+    words = [*command("token"), "create", "--name", "NAME", "--scope", "write"]
+    defaults = Settings()
+    if not is_default(settings.data_dir):
+        words += [flag("data_dir"), str(settings.data_dir.absolute())]
+    if settings.database != defaults.database:
+        words += [flag("database"), settings.database]
+    return f"No access token exists yet; `{shlex.join(words)}` creates one"
 
 
 def bearer_token(request: web.BaseRequest) -> str | None:
@@ -103,15 +128,50 @@ def _ignores_tokens(request: web.Request, route: Route | None) -> bool:
     return path.startswith(_PUBLIC)
 
 
-async def access_notice(settings: Settings, tokens: Tokens) -> str:
-    """Return what the operator may have missed: a sentence without a period, "" if nothing."""
-    if not settings.requires_tokens or settings.oidc_issuer or await tokens.has_any():
-        return ""
-    # In the database that the service uses.
-    words = [*command("token"), "create", "--name", "NAME", "--scope", "write"]
-    defaults = Settings()
-    if not is_default(settings.data_dir):
-        words += [flag("data_dir"), str(settings.data_dir.absolute())]
-    if settings.database != defaults.database:
-        words += [flag("database"), settings.database]
-    return f"No access token exists yet; `{shlex.join(words)}` creates one"
+@web.middleware
+def admit(request: web.Request, handler: Handler) -> Awaitable[web.StreamResponse]:
+    """Let a request begin once there is a slot for what its route may cost.
+
+    Raises HTTPMethodNotAllowed, or Overloaded.
+    """
+    route = route_of(request)
+    if route is None:
+        return handler(request)
+    needs = route.needs.get(request.method)
+    if needs is None:
+        raise web.HTTPMethodNotAllowed(request.method, route.methods)
+    bulkhead = None if needs.cost is Cost.SMALL else _bulkhead(request, needs.cost)
+    if bulkhead is None and len(request.raw_path) <= _LONG_TARGET:
+        return handler(request)
+    return _wait(request, handler, bulkhead)
+
+
+async def _wait(
+    request: web.Request, handler: Handler, bulkhead: Bulkhead | None
+) -> web.StreamResponse:
+    if len(request.raw_path) > _LONG_TARGET:
+        await pause()
+    if bulkhead is None:
+        return await handler(request)
+    async with bulkhead.slot(request.app[ADDRESSES].client_network(request)):
+        return await handler(request)
+
+
+def _bulkhead(request: web.Request, cost: Cost) -> Bulkhead | None:
+    """Return the bulkhead of a request; None for a body that is small."""
+    bulkheads = request.app[REPOSITORY].bulkheads
+    if cost is Cost.FOLLOWER:
+        return bulkheads.followers
+    return bulkheads.uploads if _may_be_large(request) else None
+
+
+def _may_be_large(request: web.Request) -> bool:
+    """Return whether the body may be larger than what is parsed at once, as a file of rows."""
+    if csv_charset(request.headers.get(hdrs.CONTENT_TYPE)):
+        return True
+    if request.headers.get(hdrs.CONTENT_ENCODING, "identity") != "identity":
+        return True
+    size = request.content_length
+    if size is None:
+        return request.body_exists
+    return MAX_INLINE_BYTES < size <= request.app[LIMITS].body_bytes  # a larger one is refused

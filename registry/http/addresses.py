@@ -14,6 +14,7 @@ from aiohttp import hdrs, web
 from aiohttp.http import HttpVersion11
 from multidict import MultiMapping
 
+from registry.jsonapi.error_objects import quoted
 from registry.jsonapi.error_types import MalformedRequest, MisdirectedRequest
 from registry.settings import Settings
 
@@ -177,7 +178,10 @@ class Addresses:
             try:
                 ip_address(name.strip("[]"))
             except ValueError:
-                raise MisdirectedRequest(name) from None
+                raise MisdirectedRequest(
+                    f"This service does not respond to requests for the host {quoted(name)}; the "
+                    "setting `--allowed-host` adds a name."
+                ) from None
 
 
 def _own_authority(request: web.BaseRequest) -> str:

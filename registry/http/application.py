@@ -9,7 +9,7 @@ from aiohttp import web
 
 from registry.access.authorization import readable_with
 from registry.access.principal import Action
-from registry.http.access_control import check_access
+from registry.http.access_control import admit, check_access
 from registry.http.addresses import (
     CHANGES_PATH,
     LIVE_PATH,
@@ -20,10 +20,16 @@ from registry.http.addresses import (
     UI_PATH,
     Addresses,
 )
-from registry.http.admission import admit
-from registry.http.app_keys import ADDRESSES, DEADLINES, LIMITS, SETTINGS, STOPPING, Limits
+from registry.http.app_keys import (
+    ADDRESSES,
+    DEADLINES,
+    LIMITS,
+    SETTINGS,
+    STOPPING,
+    Deadlines,
+    Limits,
+)
 from registry.http.checks import Cors, check_request, defer_continue
-from registry.http.deadlines import Deadlines
 from registry.http.responses import finish, finish_head
 from registry.http.routes import Cost, Needs, Route, TokenUse
 from registry.http.views.all_types import AtomicView, FeedView

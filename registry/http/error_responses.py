@@ -13,7 +13,7 @@ from multidict import CIMultiDict
 from registry.access.principal import redact
 from registry.http.addresses import UI_PATH
 from registry.http.app_keys import ADDRESSES
-from registry.http.request_ids import request_id
+from registry.http.request_headers import request_id
 from registry.jsonapi import error_types as errors
 from registry.jsonapi.documents import encode_errors
 from registry.jsonapi.error_objects import ApiError, RequestError, quoted
@@ -28,37 +28,13 @@ _log = logging.getLogger("registry")
 def respond_to(request: web.BaseRequest, error: Exception) -> web.Response:
     """Log an exception; return its error document. An HTTPException keeps its headers.
 
-    If another response has begun, the connection is reset, so that no client takes a part of it for
-    the whole. A client that has disconnected is not logged. In both cases, nothing can be sent.
+    If another response has begun, the connection is reset. A client that has disconnected is not
+    logged. In both cases, nothing can be sent.
     """
     transport = request.transport
     if isinstance(error, ConnectionError) and (transport is None or transport.is_closing()):
         return web.Response()
-    response = _document(request, error)
-    if has_response_begun(request) and transport is not None:
-        reset(transport)
-    # An exception of a request's task is in a reference cycle with its traceback, which would keep
-    # all parts of a stream in memory until the garbage collector runs.
-    error.with_traceback(None)
-    return response
-
-
-def has_response_begun(request: web.BaseRequest) -> bool:
-    """Return whether a part of the response has been passed to the connection."""
-    return request.writer.output_size > 0
-
-
-def reset(transport: asyncio.BaseTransport) -> None:
-    """Close a connection so that its client notices that something is missing."""
-    opened: socket.socket = transport.get_extra_info("socket")
-    opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_0)
-    # A cast, as the transports of uvloop are not instances of those of asyncio.
-    cast(asyncio.WriteTransport, transport).abort()
-
-
-def _document(request: web.BaseRequest, error: Exception) -> web.Response:
-    reported = log_error(request, error)
-    headers = CIMultiDict[str]()
+    reported, headers = log_error(request, error), CIMultiDict[str]()
     for member in reported.errors:
         headers.update(member.headers)
     response = web.Response(
@@ -71,12 +47,36 @@ def _document(request: web.BaseRequest, error: Exception) -> web.Response:
     # Where the next request begins is not known, nor whether a body still follows.
     if is_broken or (hdrs.EXPECT in request.headers and not request.content.is_eof()):
         response.force_close()
+    reset_if_begun(request)
+    # An exception of a request's task is in a reference cycle with its traceback, which would keep
+    # all parts of a stream in memory until the garbage collector runs.
+    error.with_traceback(None)
     return response
+
+
+def reset_if_begun(request: web.BaseRequest) -> None:
+    """Reset the connection if it has a part of a response, which would be taken for the whole."""
+    if request.writer.output_size > 0 and request.transport is not None:
+        reset(request.transport)
+
+
+def reset(transport: asyncio.BaseTransport) -> None:
+    """Close a connection so that its client notices that something is missing."""
+    opened: socket.socket = transport.get_extra_info("socket")
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_0)
+    # A cast, as the transports of uvloop are not instances of those of asyncio.
+    cast(asyncio.WriteTransport, transport).abort()
 
 
 def log_error(request: web.BaseRequest, error: Exception) -> RequestError:
     """Log an exception; return the errors to report."""
-    reported = _request_error(request, error)
+    match error:
+        case RequestError():
+            reported = error
+        case web.HTTPException():
+            reported = _from_http_exception(request, error)
+        case _:
+            reported = errors.InternalError()
     first, id_ = reported.errors[0], request_id(request)
     # Truncated, so that the line has its end as well.
     text, sender = "%s %.160a %s -> %d %.160a", [id_]
@@ -97,16 +97,6 @@ def log_error(request: web.BaseRequest, error: Exception) -> RequestError:
         extra={"request_id": id_},
     )
     return reported
-
-
-def _request_error(request: web.BaseRequest, error: Exception) -> RequestError:
-    match error:
-        case RequestError():
-            return error
-        case web.HTTPException():
-            return _from_http_exception(request, error)
-        case _:
-            return errors.InternalError()
 
 
 def _from_http_exception(request: web.BaseRequest, error: web.HTTPException) -> ApiError:

@@ -34,37 +34,33 @@ async def read_body(request: web.Request, extension: str | None = None) -> bytes
         return content.read_nowait()
     body, deadlines = bytearray(), request.app[DEADLINES]
     deadlines.stop()
-    try:
-        async with (
-            asyncio.timeout(limits.arrival_seconds),
-            aclosing(body_pieces(request)) as pieces,
-        ):
-            async for piece in pieces:
-                body += piece
-                if len(body) > limits.body_bytes:
-                    raise BodyTooLarge(limits.body_bytes)
-    except TimeoutError as error:
-        raise RequestTimeout(limits.arrival_seconds) from error
+    async with aclosing(body_pieces(request, is_timed=True)) as pieces:
+        async for piece in pieces:
+            body += piece
+            if len(body) > limits.body_bytes:
+                raise BodyTooLarge(limits.body_bytes)
     deadlines.start()
     return bytes(body)
 
 
-async def body_pieces(request: web.Request) -> AsyncGenerator[bytes]:
+async def body_pieces(request: web.Request, *, is_timed: bool = False) -> AsyncGenerator[bytes]:
     """Yield the body, decoded, in pieces of at most a few hundred kB, while it arrives.
 
-    It may take any time, but each piece has a limit. Raises UnsupportedMediaType, RequestTimeout,
-    MalformedRequest.
+    is_timed: whether the limit of time is that of the whole body, and not of each piece. Raises
+    UnsupportedMediaType, RequestTimeout, MalformedRequest.
     """
     encoding = request.headers.get(hdrs.CONTENT_ENCODING, "identity")
     content_negotiation.check_content_encoding(encoding)
     seconds, content = request.app[LIMITS].arrival_seconds, request.content
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
     is_gzip = encoding.strip().lower() != "identity"
     decompressor = zlib.decompressobj(GZIP_FORMAT) if is_gzip else None
     try:
         if not content.is_eof():
             await _ask_for_body(request)
         while not content.at_eof():
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout_at(end if is_timed else loop.time() + seconds):
                 piece = await content.readany()
             if decompressor is None:
                 yield piece
@@ -72,7 +68,8 @@ async def body_pieces(request: web.Request) -> AsyncGenerator[bytes]:
                 for part in _inflated(piece, decompressor):
                     yield part
     except TimeoutError as error:
-        raise RequestTimeout(seconds) from error
+        detail = f"The body of the request did not arrive within {seconds:g} s."
+        raise RequestTimeout(detail) from error
     except (web.RequestPayloadError, zlib.error) as error:
         raise MalformedRequest(_UNDECODABLE) from error
     # One member of gzip (RFC 1952, 2.2), and all of it.

@@ -1,13 +1,15 @@
-"""The headers of conditional requests, `Idempotency-Key`, and `Prefer`.
+"""What the headers of a request say about it, beside its representation and its sender.
 
-They are those of RFC 9110 (8.8.3 and 13), of draft-ietf-httpapi-idempotency-key-header, and of
-RFC 7240: to merge with what is stored, or to try a change only.
+Its id (`X-Request-ID`, or `traceparent` of W3C Trace Context), the versions that it is for (RFC
+9110, 8.8.3 and 13), `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header), and `Prefer`
+(RFC 7240): to merge with what is stored, or to try a change only.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from random import getrandbits
 from zlib import crc32
 
 from aiohttp import hdrs, web
@@ -25,9 +27,22 @@ from registry.protocol import (
     MERGE,
     PREFER,
     PREFERENCE_APPLIED,
+    REQUEST_ID,
     ROLL_BACK,
 )
 from registry.storage import IdempotencyKey
+
+_SENT_ID, _TRACEPARENT = istr(REQUEST_ID), istr("traceparent")
+"""Header names that are looked up faster than other strings."""
+
+_ID = re.compile(r"[!-~]{1,128}")
+
+_TRACE = re.compile(
+    r"(?!ff|00.{54})[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?"
+)
+"""Version ff is invalid, and only later versions than 00 may have further parts."""
+
+_KEY = web.RequestKey("request_id", str)
 
 _DIGEST_DIGITS, _CHECK_DIGITS = 24, 8
 GZIP_SUFFIX = "-gzip"
@@ -52,6 +67,30 @@ _VALUE = re.compile(PATTERN, re.ASCII)
 _DIGEST_BYTES = 16
 
 _PREFER = istr(PREFER)
+
+
+def request_id(request: web.BaseRequest) -> str:
+    """Return the id of a request: the one sent, or a new one, which is not a secret."""
+    try:
+        id_: str = request[_KEY]
+    except KeyError:
+        headers = request.headers
+        is_sent = _SENT_ID in headers or _TRACEPARENT in headers
+        id_ = (sent_id(headers) if is_sent else None) or f"{getrandbits(128):032x}"
+        request[_KEY] = id_
+    return id_
+
+
+def sent_id(headers: Mapping[str, str]) -> str | None:
+    """Return the valid id that a request has in `X-Request-ID`, else that of its trace, if any."""
+    sent = headers.get(_SENT_ID)
+    return sent if sent is not None and _ID.fullmatch(sent) else trace_id(headers)
+
+
+def trace_id(headers: Mapping[str, str]) -> str | None:
+    """Return the trace id in `traceparent` (W3C Trace Context, 3.2); None if it is malformed."""
+    match = _TRACE.fullmatch(headers.get(_TRACEPARENT, ""))
+    return match[1] if match else None
 
 
 def make_etag(

@@ -13,7 +13,7 @@ from prometheus_client import Histogram
 from registry.http import ACCESS_LOG
 from registry.http.access_control import PRINCIPAL
 from registry.http.addresses import Addresses
-from registry.http.request_ids import request_id, trace_id
+from registry.http.request_headers import request_id, trace_id
 from registry.metrics import REQUESTS
 
 NO_ROUTE = "none"

@@ -9,12 +9,10 @@ from aiohttp.typedefs import Handler, Middleware
 from multidict import istr
 
 from registry.http.addresses import Addresses
-from registry.http.app_keys import REPOSITORY, Limits
+from registry.http.app_keys import REPOSITORY, Deadlines, Limits
 from registry.http.checks import VERSIONS, Cors
-from registry.http.deadlines import Deadlines
-from registry.http.error_responses import has_response_begun, reset, respond_to
-from registry.http.request_headers import GZIP_SUFFIX, is_current
-from registry.http.request_ids import request_id
+from registry.http.error_responses import reset_if_begun, respond_to
+from registry.http.request_headers import GZIP_SUFFIX, is_current, request_id
 from registry.http.sending import (
     GZIP,
     MAX_WRITE,
@@ -67,8 +65,7 @@ def finish(limits: Limits, addresses: Addresses, deadlines: Deadlines) -> Middle
         except Exception as error:  # noqa: BLE001 - each becomes a response
             return await _complete(request, respond_to(request, error), waiting, addresses)
         except BaseException:  # cancelled
-            if has_response_begun(request) and request.transport is not None:
-                reset(request.transport)
+            reset_if_begun(request)
             raise
 
     return finish

@@ -80,16 +80,13 @@ class Runner(web.AppRunner):
         server, limits = self.server, self._limits
         assert server is not None  # noqa: S101 - set up
         # A site of aiohttp would not pass the time limits of TLS on.
-        options: dict[str, Any] = {}
-        if tls is not None:
-            options["ssl"] = tls
-            options["ssl_handshake_timeout"] = limits.arrival_seconds
-            options["ssl_shutdown_timeout"] = limits.stop_idle_seconds
         self._listening[listener] = await asyncio.get_running_loop().create_server(
             lambda: Connection(server(), limits, self._recorder, self._connections),
             sock=listener,
             backlog=_BACKLOG,
-            **options,
+            ssl=tls,
+            ssl_handshake_timeout=limits.arrival_seconds if tls else None,
+            ssl_shutdown_timeout=limits.stop_idle_seconds if tls else None,
         )
 
     @property

@@ -155,9 +155,6 @@ class NotAcceptable(ApiError, status=406, code="not_acceptable"):
 class RequestTimeout(ApiError, status=408, code="request_timeout"):
     """The body of the request did not arrive in time."""
 
-    def __init__(self, seconds: float) -> None:
-        super().__init__(f"The body of the request did not arrive within {seconds:g} s.")
-
 
 class TypeConflict(ApiError, status=409, code="type_conflict"):
     """The type of a resource is not the expected one."""
@@ -218,12 +215,6 @@ class ExpectationFailed(ApiError, status=417, code="expectation_failed"):
 
 class MisdirectedRequest(ApiError, status=421, code="misdirected_request"):
     """The host that the request names is not one of this service."""
-
-    def __init__(self, host: str) -> None:
-        super().__init__(
-            f"This service does not respond to requests for the host {quoted(host)}; the setting "
-            "`--allowed-host` adds a name."
-        )
 
 
 class InvalidField(ApiError, status=422, code="invalid_field"):

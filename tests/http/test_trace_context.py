@@ -3,7 +3,7 @@
 from aiohttp import web
 from multidict import CIMultiDict
 
-from registry.http.request_ids import request_id, sent_id, trace_id
+from registry.http.request_headers import request_id, sent_id, trace_id
 from tests.http.conftest import Start
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"

@@ -10,8 +10,7 @@ from registry.http.access_control import PRINCIPAL, bearer_token
 from registry.http.addresses import query_of
 from registry.http.app_keys import GRAPH
 from registry.http.followers import FOLLOWERS, Follower
-from registry.http.request_headers import read_preferences
-from registry.http.request_ids import request_id
+from registry.http.request_headers import read_preferences, request_id
 from registry.http.responses import POSITION
 from registry.http.sending import write_parts
 from registry.http.views.document_view import DocumentView

@@ -119,11 +119,6 @@ class Write:
         return is_named and self.excluded is not None and version not in self.excluded
 
     @property
-    def is_conditional(self) -> bool:
-        """Whether the resource must have, or must not have, some versions."""
-        return self.versions is not None or self.excluded != frozenset()
-
-    @property
     def size(self) -> int:
         """The number of resources that it names."""
         return 1 + self.change.size

@@ -88,11 +88,10 @@ async def test_rows_that_are_imported_leave_revisions(revised: Api) -> None:
     ]
 
 
-async def test_a_deletion_in_parts_leaves_one_revision_of_each_computer(revised: Api) -> None:
+async def test_a_deletion_leaves_one_revision_of_each_computer(revised: Api) -> None:
     ada, bob = await revised.person("Ada", "King"), await revised.person("Bob", "King")
     computer = new("computer", {"owner": to_one(ada)}, serial="S")
-    for _ in range(3):
-        assert (await revised.operate(*[add(computer)] * 750)).status == 200
+    assert (await revised.operate(*[add(computer)] * 3)).status == 200
     other = await revised.computer("S", bob)
     assert (await revised.request("DELETE", f"/persons/{ada}")).status == 204
     pages = await revised.pages("/revisions?filter[action][ne]=created&sort=id&page[size]=1000")

@@ -8,7 +8,6 @@
   what one of them stores. It is tried again for some seconds.
 - Groups take turns with requests that run alone. Between two groups, at most one of these is large,
   and the groups after it have as much time as it took, so each kind has half of the time.
-- A deletion that unlinks many resources is done in parts, each in a transaction of its own.
 - A group runs again as a whole if another process has created resources of the same types.
 - A request whose transaction has begun is completed even if its caller leaves. One that waits is
   dropped then.
@@ -62,13 +61,11 @@ class GroupCommit:
         self._alone = deque[WriteRequest]()  # each for a transaction of its own
         self._pausing = set[asyncio.Task[None]]()  # those that wait before they run alone again
         self._lane: asyncio.Task[None] | None = None
-        self._is_closing = False
         self._sizes = BATCH_SIZE.labels("writes")
         self._waits = BATCH_WAIT.labels("writes")
 
     async def close(self) -> None:
-        """Wait until all requests have ended. A deletion in parts ends after the present one."""
-        self._is_closing = True
+        """Wait until all requests have ended."""
         while tasks := {*self._pausing, *filter(None, [self._lane])}:
             await asyncio.wait(tasks)
 
@@ -203,10 +200,7 @@ class GroupCommit:
                     result.time = time_
             request.end(outcome)
         for request in reversed(postponed):
-            if request.is_begun and self._is_closing:
-                request.end(Unavailable())
-            elif request.is_alone:
-                request.conflicts_since = None
+            if request.is_alone:
                 self._enqueue(request)
             else:
                 self._waiting.appendleft(request)
@@ -226,8 +220,8 @@ class GroupCommit:
 
 
 def _is_dropped(request: WriteRequest) -> bool:
-    """Return whether the caller of a request has left before it has begun, and end it then."""
-    if request.is_begun or not request.done.cancelled():
+    """Return whether the caller of a request has left, and end it then."""
+    if not request.done.cancelled():
         return False
     request.on_end()
     return True

@@ -41,14 +41,14 @@ from registry.storage.writes.write_requests import (
 )
 
 _MAX_MEMBERS = 5_000
-"""Members of relationships that a group loads. A request that unlinks more runs alone."""
+"""Members of relationships that a group loads. If there are more, each of its requests runs
+alone."""
 
 _MAX_MEMBERS_ALONE = 20_000
 """Members that a request alone may unlink, in some seconds. A request document can name 16,000."""
 
-_MAX_PART = 1_000
-"""Members that a deletion unlinks in a transaction. What has more is deleted in parts, as others
-would wait for seconds: 0.25 s for each part."""
+_MAX_SHARED = 1_000
+"""Members that a deletion unlinks in a group, in 0.25 s. One that unlinks more runs alone."""
 
 
 class _RunsAlone(Exception):
@@ -78,7 +78,7 @@ class UnitOfWork:
         self._graph = graph
         self._records = IdentityMap(transaction, graph, last_ids)
         self._set_unique = set[RecordKey]()  # whose unique attributes are changed, but not stored
-        self._is_alone = self._is_part = False  # for a request that is, of a deletion
+        self._is_alone = False
         self._has_authors = False  # several, whose changes of a record must be told apart
         self._authors: dict[RecordKey, str | None] = {}  # of the changes, by record
         self._time = current_time()
@@ -105,9 +105,7 @@ class UnitOfWork:
         self._has_authors = any(request.author != first.author for request in others)
         if not others:
             run = partial(self._run_single, first)
-            outcomes = await self._transaction.run(run, commits=not first.rolls_back)
-            first.is_begun |= self._is_part
-            return outcomes
+            return await self._transaction.run(run, commits=not first.rolls_back)
         if self._has_to_read(requests):
             await self._transaction.run(partial(self._load, requests))
         else:  # the thread would only wait for the interpreter
@@ -134,7 +132,7 @@ class UnitOfWork:
         if self._is_alone and isinstance(outcome, RequestError):
             raise outcome
         self._store([request], [outcome])
-        return [None if self._is_part else outcome]
+        return [outcome]
 
     def _load(self, requests: Sequence[WriteRequest]) -> None:
         """Load the resources, the targets of their linkages, and members that may be removed.
@@ -150,17 +148,12 @@ class UnitOfWork:
             _add_wanted(wanted, write)
         if any(write.sets_unique for write in writes):
             self._load_unique(writes, wanted)
-        in_parts = self._is_alone and _is_divisible(requests[0])
         changes_links = any(request.changes_links for request in requests)
         creates = self._graph.revisions or any(write.verb is Verb.ADD for write in writes)
         if changes_links or creates:
-            self._records.new_ids.load(holds=self._is_alone and not in_parts)
+            self._records.new_ids.load(holds=self._is_alone)
         limit = _MAX_MEMBERS_ALONE if self._is_alone else _MAX_MEMBERS
-        if in_parts:
-            limit = _MAX_PART
-        too_many = self._records.load(wanted, limit, follows_links=changes_links)
-        self._is_part = in_parts and too_many is not None
-        if too_many and not in_parts:
+        if too_many := self._records.load(wanted, limit, follows_links=changes_links):
             raise TooManyRelated(too_many, limit) if self._is_alone else TransactionConflict
 
     def _load_unique(self, writes: Iterable[Write], wanted: Wanted) -> None:
@@ -187,7 +180,7 @@ class UnitOfWork:
                 return replayed(request.key, stored, request.writes)
             results = self._apply_all(request)
             if not (self._has_authors and self._has_other_author(request)):
-                if request.key and not self._is_part:
+                if request.key:
                     self._records.put(request.key.record, new_result(request.key, results))
                 return results
         except _RunsAlone:
@@ -349,20 +342,17 @@ class UnitOfWork:
         return has_moved
 
     def _delete(self, resource: ResourceType, id_: int, record: Record) -> None:
-        """Delete a record and all links to it, or in a part of a deletion, only some links."""
+        """Delete a record and all links to it. Raises _RunsAlone."""
         for relationship in resource.writable_relationships.values():
             if relationship.to_many:
                 linkage = Linkage(relationship, ())
                 moved = self._records.move((resource.type, id_), linkage)
-                if moved > _MAX_PART and not self._is_alone:
+                if moved > _MAX_SHARED and not self._is_alone:
                     raise _RunsAlone
-            elif not self._is_part:
+            else:
                 former = record.get(relationship.foreign_key)
                 self._records.increment_version(relationship.target, former)
-        if self._is_part:
-            self._records.change((resource.type, id_), {})
-        else:
-            self._records.put((resource.type, id_), None)
+        self._records.put((resource.type, id_), None)
 
     def _store(self, requests: Sequence[WriteRequest], outcomes: Sequence[Outcome]) -> None:
         """Store what requests with these outcomes have changed. Raises what `run` does."""
@@ -375,13 +365,6 @@ class UnitOfWork:
             raise rejection(outcomes[0], rejected) from None
         except DocumentTooLarge as error:  # the results of one request
             raise (TransactionConflict if is_shared else ResultTooLarge) from error
-
-
-def _is_divisible(request: WriteRequest) -> bool:
-    """Whether a request may be executed in parts: a deletion without preconditions, no dry run."""
-    write, *others = request.writes
-    is_deletion = not others and write.verb is Verb.REMOVE
-    return is_deletion and not (write.is_conditional or request.rolls_back)
 
 
 def _add_wanted(wanted: Wanted, write: Write) -> None:

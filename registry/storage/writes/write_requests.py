@@ -75,7 +75,7 @@ class WriteRequest:
     None if it is not known. key: that under which the results are stored. rolls_back: whether
     nothing is stored in the end. size: the number of resources that it names. is_large: whether its
     transaction may take long. changes_links: whether it may change links. is_alone: whether it has
-    a transaction of its own. is_begun: whether a part of it is committed. done: its results, or why
+    a transaction of its own. done: its results, or why
     there are none. arrived: when, in seconds of `time.perf_counter`. conflicts_since: when it has
     conflicted first, in seconds of `time.monotonic`. on_end: called when nothing more is done for
     it.
@@ -88,7 +88,6 @@ class WriteRequest:
         "conflicts_since",
         "done",
         "is_alone",
-        "is_begun",
         "is_large",
         "key",
         "on_end",
@@ -115,7 +114,6 @@ class WriteRequest:
         self.changes_links = any(write.changes_links for write in writes)
         self.is_large = self.size > _MAX_SMALL
         self.is_alone = self.is_large or rolls_back
-        self.is_begun = False
         self.done: asyncio.Future[list[WriteResult]] = asyncio.get_running_loop().create_future()
         self.arrived = perf_counter()
         self.conflicts_since: float | None = None

@@ -115,7 +115,7 @@ class CsvTable:
 
     The columns are those of `fields` in their order, by default the id and all attributes, those of
     the to-one relationships that `fields` or `include` name, and counts. header: the first line.
-    query: for what they show. Raises ApiErrors with an InvalidParameter for each name that has no
+    query: for what they show. Raises RequestError with an InvalidParameter for each name without
     columns.
     """
 
@@ -200,7 +200,7 @@ class CsvTable:
 def _column_names(query: Query, resource: ResourceType, graph: Graph) -> list[str]:
     """Return the column names in order: requested fields, then relationships as `owner.email`.
 
-    Raises ApiErrors for names that have no column.
+    Raises RequestError for names that have no column.
     """
     if resource.subject:
         shown = query.fields.get(resource.type, ["id", *resource.attributes, resource.subject])

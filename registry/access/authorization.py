@@ -6,8 +6,8 @@ from itertools import islice
 
 from registry.access.principal import Action, Principal, sufficient_scopes
 from registry.jsonapi.changes import Change, Write
-from registry.jsonapi.error_objects import DATA, MAX_ERRORS, ApiErrors
-from registry.jsonapi.error_types import InsufficientScope
+from registry.jsonapi.error_objects import DATA, MAX_ERRORS, RequestError
+from registry.jsonapi.error_types import InsufficientScope, challenge
 from registry.jsonapi.filtering import filtered_fields, related_filters
 from registry.jsonapi.operation_documents import OPERATIONS_POINTER
 from registry.jsonapi.query import TYPES, WITH_COUNT, FeedQuery, Include, Query, QueryScope
@@ -35,18 +35,20 @@ class Requirement:
 
 
 def authorize(principal: Principal, requirements: Iterable[Requirement]) -> None:
-    """Raise ApiErrors with an InsufficientScope for each requirement that is not met."""
+    """Raise RequestError with an InsufficientScope for each requirement that is not met."""
     unmet = [need for need in requirements if not principal.has_one_of(need.scopes)]
     if unmet:
         scope = " ".join(dict.fromkeys(need.scopes[0] for need in unmet))
+        headers = challenge(error="insufficient_scope", scope=scope)
         errors = []
         for need in islice(dict.fromkeys(unmet), MAX_ERRORS):
             part = f"`{need.parameter}`" if need.parameter else "This part of the document"
             part = part if need.parameter or need.pointer else "This"
             detail = f"{part} requires the scope `{need.scopes[0]}`, which the access token lacks."
-            source = {"pointer": need.pointer, "parameter": need.parameter}
-            errors.append(InsufficientScope(detail, scope, **source))
-        raise ApiErrors(errors)
+            errors.append(
+                InsufficientScope(detail, need.pointer, parameter=need.parameter, headers=headers)
+            )
+        raise RequestError(errors)
 
 
 def readable_types(principal: Principal | None, graph: Graph) -> frozenset[str]:

@@ -101,7 +101,7 @@ async def check_access(request: web.Request, handler: Handler) -> web.StreamResp
 
     The view checks what query and document require in addition. Where there is no declared route,
     only `_PUBLIC` paths are open. OPTIONS only shows the methods of a path, and needs no token.
-    Raises AuthenticationRequired, InvalidAuthorization, InvalidToken, IssuerUnavailable, ApiErrors.
+    Raises RequestError if the token is missing or not valid, or lacks a scope.
     """
     route = route_of(request)
     if request.method == hdrs.METH_OPTIONS or _ignores_tokens(request, route):

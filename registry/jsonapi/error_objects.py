@@ -19,14 +19,26 @@ _MAX_NAME = 255
 
 
 class RequestError(Exception):
-    """Why a request fails: an ApiError, or several as ApiErrors. status: of the response."""
+    """Why a request fails: one ApiError, or several.
+
+    status: of the response; the one that all errors share, else 400, the most generally applicable
+    one for 4xx errors (JSON:API 1.0, Processing Errors), as of errors of the query string (400) and
+    of the document (422), which are reported together.
+    """
 
     status: int
 
+    def __init__(self, errors: Sequence["ApiError"]) -> None:
+        first = errors[0].detail
+        super().__init__(first if len(errors) == 1 else f"{len(errors)} errors, first: {first}")
+        self._errors = errors
+        statuses = {error.status for error in errors}
+        self.status = statuses.pop() if len(statuses) == 1 else 400
+
     @property
     def errors(self) -> Sequence["ApiError"]:
-        """What is reported, at least one error."""
-        raise NotImplementedError
+        """What is reported, in the order in which it was found; at least one error."""
+        return self._errors
 
 
 class ApiError(RequestError):
@@ -71,7 +83,7 @@ class ApiError(RequestError):
         self.pointer = pointer
         self.parameter = self.parameter if parameter is None else parameter
         self.headers = headers or self.headers
-        super().__init__(self.detail)
+        Exception.__init__(self, self.detail)
 
     @property
     def errors(self) -> Sequence["ApiError"]:
@@ -104,27 +116,6 @@ def _encodable(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-class ApiErrors(RequestError):
-    """All errors of one request.
-
-    The status is the one that all share, else 400, the most generally applicable one for 4xx errors
-    (JSON:API 1.0, Processing Errors), as of errors of the query string (400) and of the document
-    (422), which are reported together.
-    """
-
-    def __init__(self, errors: Sequence[ApiError]) -> None:
-        first = errors[0].detail
-        super().__init__(first if len(errors) == 1 else f"{len(errors)} errors, first: {first}")
-        self._errors = errors
-        statuses = {error.status for error in errors}
-        self.status = statuses.pop() if len(statuses) == 1 else 400
-
-    @property
-    def errors(self) -> Sequence[ApiError]:
-        """All of them, in the order in which they were found."""
-        return self._errors
-
-
 class ErrorCollector:
     """Collects the errors of one request.
 
@@ -136,10 +127,10 @@ class ErrorCollector:
         self._errors: list[ApiError] = []
 
     def add(self, error: ApiError) -> None:
-        """Add an error. Raises ApiErrors when MAX_ERRORS are reached."""
+        """Add an error. Raises RequestError when MAX_ERRORS are reached."""
         self._errors.append(error)
         if len(self._errors) >= MAX_ERRORS:
-            raise ApiErrors(self._errors[:MAX_ERRORS])  # a copy, which may be added again
+            raise RequestError(self._errors[:MAX_ERRORS])  # a copy, which may be added again
 
     def extend(self, errors: Iterable[ApiError]) -> None:
         """Add errors, as `add` does."""
@@ -155,9 +146,9 @@ class ErrorCollector:
         return True
 
     def raise_any(self) -> None:
-        """Raise ApiErrors if any error was added."""
+        """Raise RequestError if any error was added."""
         if self._errors:
-            raise ApiErrors(self._errors)
+            raise RequestError(self._errors)
 
 
 def json_defect(error: orjson.JSONDecodeError) -> str:

@@ -28,8 +28,11 @@ _RETRY_AFTER = retry_after(5)
 """For errors that are not the client's."""
 
 
-def _challenge(**attributes: str) -> Mapping[str, str]:
-    """Return the header that asks for an access token (RFC 6750, 3)."""
+def challenge(**attributes: str) -> Mapping[str, str]:
+    """Return the header that asks for an access token.
+
+    attributes: `error`, and `scope` with the required scopes (RFC 6750, 3).
+    """
     named = {"realm": "registry", **attributes}
     text = ", ".join(f'{name}="{value}"' for name, value in named.items())
     return {"WWW-Authenticate": f"Bearer {text}"}
@@ -73,30 +76,23 @@ class RangeNotSupported(
 class InvalidAuthorization(ApiError, status=400, code="invalid_request"):
     """The request has more than one access token, or the form of `Authorization` is not valid."""
 
-    headers = _challenge(error="invalid_request")
+    headers = challenge(error="invalid_request")
 
 
 class AuthenticationRequired(ApiError, status=401, code="authentication_required"):
     """The request has no access token: send one in the header `Authorization: Bearer`."""
 
-    headers = _challenge()
+    headers = challenge()
 
 
 class InvalidToken(ApiError, status=401, code="invalid_token"):
     """The access token is malformed, unknown, expired or revoked."""
 
-    headers = _challenge(error="invalid_token")
+    headers = challenge(error="invalid_token")
 
 
 class InsufficientScope(ApiError, status=403, code="insufficient_scope"):
     """The access token does not allow this request."""
-
-    def __init__(
-        self, detail: str, scope: str, *, pointer: str | None = None, parameter: str | None = None
-    ) -> None:
-        """scope: the scopes that the request requires, separated by spaces (RFC 6750, 3)."""
-        headers = _challenge(error="insufficient_scope", scope=scope)
-        super().__init__(detail, pointer=pointer, parameter=parameter, headers=headers)
 
 
 class CrossSiteRequest(ApiError, status=403, code="cross_site_request"):
@@ -120,13 +116,6 @@ class InvalidMerge(ApiError, status=400, code="invalid_merge"):
         "`If-Match` cannot be used with `Prefer: resolution=merge-duplicates`: it is not known "
         "in advance which resource the document updates."
     )
-
-    @classmethod
-    def without_unique(cls, resource: ResourceType, pointer: str) -> Self:
-        """Return the error for a resource object without a unique attribute."""
-        unique, name = resource.unique_attributes, f"`{resource.type}`"
-        has = f"one of {quoted(*unique)}" if unique else f"a unique attribute, but {name} has none"
-        return cls(f"Merging a {name} requires {has}.", pointer=pointer)
 
 
 class InvalidPreference(ApiError, status=400, code="invalid_preference"):

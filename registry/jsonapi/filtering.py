@@ -136,7 +136,7 @@ def parse_filter(
     resource: ResourceType,
     graph: Graph,
 ) -> Filter:
-    """Return the filter of a query parameter. Raises InvalidParameter, or ApiErrors with several.
+    """Return the filter of a query parameter. Raises RequestError with each InvalidParameter.
 
     brackets: a field and perhaps an operator; none if the value is JSON. value: a list is one of
     values to compare with.
@@ -181,7 +181,7 @@ def _fields_of_related(resource: ResourceType) -> dict[str, ResourceField]:
 
 @dataclass(frozen=True, slots=True)
 class _Parser:
-    """Parses the value of one parameter; its methods raise InvalidParameter or ApiErrors.
+    """Parses the value of one parameter; its methods raise InvalidParameter or RequestError.
 
     from_text: whether values are those of a query parameter, not JSON. relationships: those whose
     resources conditions can be on; none in the conditions on related resources. conditions: those

@@ -49,7 +49,7 @@ BY_ID: Order = (Key("_id"),)
 
 
 def parse_sort(value: str, resource: ResourceType, graph: Graph) -> Order:
-    """Return the requested order; by id if the value is empty. Raises ApiErrors with all errors.
+    """Return the requested order; by id if the value is empty. Raises RequestError with all errors.
 
     The id breaks ties, in the direction of the last key. After a field of a related resource, the
     id of that resource does so first, so that resources related to the same one stay together.
@@ -201,7 +201,7 @@ class Window:
 def parse_page(
     members: Mapping[str, str], size: int, resource: ResourceType, order: Order | None
 ) -> Page:
-    """Return the requested page. Raises ApiErrors with all errors.
+    """Return the requested page. Raises RequestError with all errors.
 
     members: of `page`, at least one. size: the default. order: None if `sort` is not valid; then
     cursors are not decoded.

@@ -52,7 +52,7 @@ class QueryParameter:
     name: clients replace words in capital letters. sentence: what it does, for the documentation.
     describe: yields what it is in the OpenAPI document of a QueryScope, or for the feed of a Graph;
     nothing if the preceding row does. parse: called with a parser, the name and value that were
-    sent, and what replaces each word; raises InvalidParameter, or ApiErrors. repeats: whether it
+    sent, and what replaces each word; raises InvalidParameter, or RequestError. repeats: whether it
     can be sent several times; the value is then a list of all.
     """
 
@@ -278,7 +278,7 @@ _OF_ROWS = _Names(AppliesTo.ROWS)
 
 
 def parse_query(parameters: Iterable[tuple[str, str]], scope: QueryScope) -> Query:
-    """Return the query of a request. Raises ApiErrors with all errors.
+    """Return the query of a request. Raises RequestError with all errors.
 
     parameters: decoded names and values, in order.
     """
@@ -288,14 +288,14 @@ def parse_query(parameters: Iterable[tuple[str, str]], scope: QueryScope) -> Que
 
 
 def parse_feed_query(parameters: Iterable[tuple[str, str]], graph: Graph) -> FeedQuery:
-    """Return the query of a follower of the change feed. Raises ApiErrors with all errors."""
+    """Return the query of a follower of the change feed. Raises RequestError with all errors."""
     parser = FeedParser(graph)
     _OF_FEED.parse(parameters, parser)
     return parser.query()
 
 
 def parse_row_options(parameters: Iterable[tuple[str, str]], scope: QueryScope) -> RowOptions:
-    """Return how the rows of a file are imported. Raises ApiErrors with all errors."""
+    """Return how the rows of a file are imported. Raises RequestError with all errors."""
     parser = RowOptionsParser(scope.resource, scope.graph)
     _OF_ROWS.parse(parameters, parser)
     return parser.options()

@@ -30,7 +30,7 @@ def unknown_parameter(name: str, supported: Collection[str] = ()) -> InvalidPara
 
 
 def reject_parameters(names: Iterable[str]) -> None:
-    """Raise ApiErrors with an InvalidParameter for each: the path supports none."""
+    """Raise RequestError with an InvalidParameter for each: the path supports none."""
     errors = ErrorCollector()
     for name in dict.fromkeys(names):
         errors.add(unknown_parameter(name))
@@ -40,7 +40,7 @@ def reject_parameters(names: Iterable[str]) -> None:
 class QueryParser:
     """Parses the values of parameters one by one, and at the end those that depend on each other.
 
-    Its methods raise InvalidParameter, or ApiErrors with several errors. parameter: as it was sent.
+    Its methods raise RequestError with each InvalidParameter. parameter: as it was sent.
     """
 
     def __init__(self, scope: QueryScope) -> None:
@@ -85,7 +85,7 @@ class QueryParser:
         self._fields[type_name] = names
 
     def query(self) -> Query:
-        """Return the query. Raises ApiErrors if any parameter is not valid."""
+        """Return the query. Raises RequestError if any parameter is not valid."""
         scope, errors, texts = self._scope, self.errors, self._texts
         order, included, sizes, page = None, None, dict[IncludePath, int](), None
         counts: Mapping[str, Iterable[str]] = {}
@@ -133,7 +133,7 @@ class FeedParser:
                 self.errors.add(InvalidParameter(detail, parameter=parameter))
 
     def query(self) -> FeedQuery:
-        """Return the query. Raises ApiErrors if any parameter is not valid."""
+        """Return the query. Raises RequestError if any parameter is not valid."""
         self.errors.raise_any()
         return FeedQuery(self._types, self._after)
 

@@ -119,7 +119,13 @@ class DocumentLoader:
         linkages = self._linkages(data, resource, position)
         if merges and not resource.has_unique(attributes):
             place = position / "attributes" if "attributes" in data else position
-            self.errors.add(InvalidMerge.without_unique(resource, place))
+            unique, name = resource.unique_attributes, f"`{resource.type}`"
+            needed = (
+                f"one of {quoted(*unique)}"
+                if unique
+                else f"a unique attribute, but {name} has none"
+            )
+            self.errors.add(InvalidMerge(f"Merging a {name} requires {needed}.", place))
         sent = attributes if merges else None
         return Change(loaded, linkages, read_only=read_only, sent=sent)
 

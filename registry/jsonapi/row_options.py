@@ -76,7 +76,7 @@ class RowOptionsParser:
         self._chosen[parameter] = _BOOLEANS[value]
 
     def options(self) -> RowOptions:
-        """Return the options. Raises ApiErrors if any parameter is not valid."""
+        """Return the options. Raises RequestError if any parameter is not valid."""
         creates = self._chosen.get(CREATE, False)
         if creates and self._resource.type in self._keys:
             detail = "Rows that are all new resources have no key."

@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from registry.jsonapi.error_objects import ApiError, ApiErrors
+from registry.jsonapi.error_objects import ApiError, RequestError
 from registry.resources.person import person
 
 SCALARS = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False)
@@ -22,10 +22,8 @@ def errors_of(call: Callable[[], object]) -> Sequence[ApiError]:
     """Return the errors that a call raises; none if it succeeds."""
     try:
         call()
-    except ApiError as error:
-        return [error]
-    except ApiErrors as several:
-        return several.errors
+    except RequestError as error:
+        return error.errors
     return []
 
 

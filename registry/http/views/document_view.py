@@ -69,7 +69,7 @@ class DocumentView(BaseView):
     def parse_query(self, scope: QueryScope | None) -> Query:
         """Return the parsed query string. scope: None if the path supports no parameters.
 
-        Raises ApiErrors for invalid parameters.
+        Raises RequestError for invalid parameters.
         """
         # Parsing an empty query string as well takes 9 % more CPU time for reading one person.
         if not self.request.rel_url.raw_query_string:
@@ -97,7 +97,7 @@ class DocumentView(BaseView):
         scope: None if the path supports no parameters. extension: the URI that the media types must
         name. Checks in this order: preferences, media types, size, token (again after a slow body),
         then query, document and key together. The first that fails is reported: raises
-        InvalidMerge, as `read_body`, InvalidToken, IssuerUnavailable, or ApiErrors.
+        InvalidMerge, as `read_body`, InvalidToken, IssuerUnavailable, or RequestError.
         """
         request = self.request
         if preferences.merges and hdrs.IF_MATCH in request.headers:
@@ -126,7 +126,7 @@ class DocumentView(BaseView):
             await self.app[AUTHENTICATOR].verify(token)
 
     def authorize(self, requirements: Iterable[Requirement]) -> None:
-        """Raise ApiErrors for what the access token does not allow, if one is needed."""
+        """Raise RequestError for what the access token does not allow, if one is needed."""
         principal = self.request.get(PRINCIPAL)
         if principal is not None:
             authorize(principal, requirements)

@@ -79,7 +79,7 @@ class ResourceView(DocumentView):
         return id_
 
     def begin_reading(self, scope: QueryScope) -> None:
-        """Set `query` and `snapshot`. Raises as `negotiate`, or ApiErrors."""
+        """Set `query` and `snapshot`. Raises as `negotiate`, or RequestError."""
         self.negotiate()
         self.query = self.parse_query(scope)
         if self.query is not NO_PARAMETERS:
@@ -98,7 +98,7 @@ class ResourceView(DocumentView):
         return table
 
     def authorize_write(self, query: Query, change: Change) -> None:
-        """Raise ApiErrors for a query or a document that the access token does not allow."""
+        """Raise RequestError for a query or a document that the access token does not allow."""
         by_query = required_by_query(query, self.scope)
         self.authorize(chain(by_query, required_by_change(change, self.graph)))
 

@@ -54,7 +54,7 @@ async def import_rows(view: ResourceView, charset: str) -> web.StreamResponse:
     """Store the rows of the body; respond with a report, which begins when the first are stored.
 
     charset: as the media type names it. A file that is refused as a whole before has an error
-    document: raises ApiErrors, InvalidFile, UnsupportedMediaType and others.
+    document: raises RequestError, InvalidFile, UnsupportedMediaType and others.
     """
     request = view.request
     view.negotiate()

@@ -51,7 +51,7 @@ class EntryPointView(BaseView):
         """Respond with the page if `Accept` prefers HTML, else with a document of only `meta`.
 
         It describes the types, and has what the access token allows. Raises NotAcceptable or
-        ApiErrors.
+        RequestError.
         """
         request, app = self.request, self.request.app
         accept = request.headers.getall(hdrs.ACCEPT, ())

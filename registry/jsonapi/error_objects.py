@@ -60,7 +60,7 @@ class ApiError(RequestError):
     detail: str
     parameter: str | None = None
     headers: Mapping[str, str] = {}
-    meta: ClassVar[Mapping[str, Any] | None] = None
+    meta: Mapping[str, Any] | None = None
     type_url: ClassVar[str | None] = None
     about: str | None = None
 

@@ -5,7 +5,7 @@ The OpenAPI description shows the docstrings of these classes as descriptions of
 
 from collections.abc import Iterator, Mapping
 from math import ceil
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from marshmallow.exceptions import SCHEMA
 
@@ -60,7 +60,7 @@ class PageTooLarge(ApiError, status=400, code="page_too_large"):
     """The requested page size exceeds the maximum."""
 
     detail = f"A page has at most {LARGEST_PAGE} resources."
-    meta: ClassVar = {"page": {"maxSize": LARGEST_PAGE}}
+    meta: Mapping[str, Any] | None = {"page": {"maxSize": LARGEST_PAGE}}
     type_url = f"{_CURSOR_PROFILE}/max-size-exceeded"
 
 

@@ -3,10 +3,9 @@
 import codecs
 import csv
 import re
-from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from io import StringIO
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from registry.jsonapi.error_types import InvalidFile
 
@@ -48,26 +47,6 @@ def is_charset(name: str) -> bool:
     return name.lower() in _CODECS
 
 
-class _Lines:
-    """The lines that have arrived, for the reader of the library, which may run out of them.
-
-    taken: those that it has read of the present record.
-    """
-
-    def __init__(self) -> None:
-        self.waiting = deque[str]()
-        self.taken: list[str] = []
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> str:
-        if not self.waiting:
-            raise StopIteration
-        self.taken.append(self.waiting.popleft())
-        return self.taken[-1]
-
-
 class CsvParser:
     """Parses a file in pieces; what it keeps is less than two records.
 
@@ -81,8 +60,8 @@ class CsvParser:
         errors = "surrogatepass" if charset.lower().startswith("utf") else "strict"
         self._decoder = codecs.getincrementaldecoder(_CODECS[charset.lower()])(errors)
         self._rest = ""  # of the last line, which is incomplete
-        self._lines = _Lines()
-        self._number = 1  # of the first line of the next record
+        self._lines: list[str] = []  # the complete ones of a record that is not
+        self._number = 1  # of the first of these lines
         self.delimiter: str | None = None
 
     def parse(self, piece: bytes, *, is_last: bool = False) -> Iterator[CsvRecord]:
@@ -92,32 +71,32 @@ class CsvParser:
         """
         self._split(self._rest + self._decode(piece, is_last=is_last), is_last=is_last)
         if self.delimiter is None:
-            if len(self._lines.waiting) < 2 and not is_last:
+            if len(self._lines) < 2 and not is_last:
                 return
             self.delimiter = self._find_delimiter()
-        lines = self._lines
+        lines, start = self._lines, 0
         reader = csv.reader(lines, delimiter=self.delimiter, strict=True)
-        while lines.waiting:
+        while start < len(lines):
             cells, defect = list[str](), None
             try:
                 cells = next(reader)
             except csv.Error as error:
-                is_short = sum(map(len, lines.taken)) < _MAX_RECORD
-                if is_short and not lines.waiting and not is_last:  # the rest has not arrived
-                    lines.waiting.extend(lines.taken)
-                    lines.taken.clear()
-                    return
-                defect = self._describe(error)
-            yield CsvRecord(self._number, cells, defect)
-            self._number += len(lines.taken)
-            lines.taken.clear()
+                taken = lines[start : reader.line_num]
+                is_short = sum(map(len, taken)) < _MAX_RECORD
+                if is_short and reader.line_num == len(lines) and not is_last:
+                    break  # the rest has not arrived
+                defect = self._describe(error, start, taken)
+            yield CsvRecord(self._number + start, cells, defect)
+            start = reader.line_num
+        self._number += start
+        self._lines = lines[start:]
 
     def _decode(self, piece: bytes, *, is_last: bool) -> str:
         try:
             return self._decoder.decode(piece, is_last)
         except UnicodeDecodeError as error:
             before = error.object[: error.start].count(b"\n")
-            line = self._number + len(self._lines.waiting) + before
+            line = self._number + len(self._lines) + before
             raise InvalidFile(
                 f"The file is not {self._charset.upper()}: byte 0x{error.object[error.start]:02x} "
                 f"in line {line}. Save it as CSV UTF-8, or name its encoding: `Content-Type: "
@@ -135,18 +114,18 @@ class CsvParser:
         lines = StringIO(text, newline="").readlines()  # at "\n", "\r" and "\r\n"
         is_complete = is_last or text.endswith("\n")  # a line feed may follow "\r"
         self._rest = lines.pop() if lines and not is_complete else ""
-        self._lines.waiting += lines
+        self._lines += lines
         if len(self._rest) > _MAX_RECORD:
-            raise _too_long(self._number + len(self._lines.waiting))
+            raise _too_long(self._number + len(self._lines))
 
     def _find_delimiter(self) -> str:
         """Return the delimiter that the first line names, or that divides it into most columns."""
-        lines = self._lines.waiting
+        lines = self._lines
         if lines:  # UTF-16 of a named byte order keeps the mark
             lines[0] = lines[0].removeprefix("\ufeff")
         header = lines[0] if lines else ""
         if named := _SEPARATOR.fullmatch(header):
-            lines.popleft()
+            del lines[0]
             self._number += 1
             return named[1]
         if len(header) > _MAX_RECORD:
@@ -155,12 +134,12 @@ class CsvParser:
             _DELIMITERS, key=lambda delimiter: len(next(csv.reader([header], delimiter=delimiter)))
         )
 
-    def _describe(self, error: csv.Error) -> str:
-        """Return why the lines that were taken are not a record."""
-        taken = self._lines.taken
+    def _describe(self, error: csv.Error, start: int, taken: Sequence[str]) -> str:
+        """Return why some lines are not a record. start: how many precede them here."""
         if len(taken) == 1 and len(taken[0]) > _MAX_RECORD:
             return f"The row is longer than {_MAX_RECORD:,} characters."
-        read = f", read up to line {self._number + len(taken) - 1}" if len(taken) > 1 else ""
+        last = self._number + start + len(taken) - 1
+        read = f", read up to line {last}" if len(taken) > 1 else ""
         return f"This is not CSV, is a quote not closed? ({error}{read})"
 
 

@@ -1,25 +1,28 @@
 """The rows of a CSV file: what each says of its own resource, and of related ones."""
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from marshmallow import ValidationError
 
 from registry.csv_format import Column, find_column, unescaped
-from registry.jsonapi.error_objects import quoted
+from registry.jsonapi.error_objects import ApiError, RequestError, quoted
 from registry.jsonapi.error_types import InvalidField, InvalidFile, InvalidParameter
 from registry.jsonapi.row_options import KEY, RowOptions
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
 from registry.rows.csv_parser import CsvParser, CsvRecord
-from registry.rows.rows import InvalidRow, Mention, Row, RowError, shortened
+from registry.rows.rows import Mention, Row
 
 _MAX_COLUMNS = 1_000
 """Columns of a file, those without a name included, as spreadsheets save them."""
 
 _MAX_ID = 100
 """Characters of what may be an id."""
+
+_MAX_VALUE = 100
+"""Characters of a value in an error."""
 
 
 class _HeaderColumn(NamedTuple):
@@ -33,7 +36,8 @@ class _HeaderColumn(NamedTuple):
 class RowReader:
     """Reads the rows of a file that arrives in pieces.
 
-    ignored: the columns that are read-only, and left out.
+    ignored: the columns that are read-only, and left out. linked: the types of the related
+    resources that columns have attributes of, by relationship.
     """
 
     def __init__(
@@ -42,58 +46,50 @@ class RowReader:
         self._resource, self._graph, self._options = resource, graph, options
         self._parser = CsvParser(charset)
         self._width: int | None = None  # the columns of the header, once it was read
-        self._columns = defaultdict[str | None, list[_HeaderColumn]](list)  # by relationship
+        self._columns: dict[tuple[str | None, str], _HeaderColumn] = {}  # by link and attribute
         self._unnamed: list[int] = []
         self.ignored: list[str] = []
+        self.linked: dict[str, ResourceType] = {}
 
     @property
     def has_header(self) -> bool:
         """Whether the header was read."""
         return self._width is not None
 
-    @property
-    def linked(self) -> list[ResourceType]:
-        """The types of the related resources that columns have attributes of."""
-        return [self._type_of(link) for link in self._columns if link]
+    def report(self, row: Row, errors: Sequence[ApiError]) -> list[dict[str, Any]]:
+        """Return the error objects of a row, in the order of its columns.
 
-    def error_object(self, row: Row, error: RowError) -> dict[str, Any]:
-        """Return an error of a row; its `source` has the line, and the column as in the header."""
-        shown = error.error.to_object("")
-        del shown["id"]
-        shown["source"] = {"line": row.line}
-        if error.name is not None:
-            column, usual = self._column_of(error), ".".join(filter(None, [error.link, error.name]))
-            shown["source"]["column"] = column.header if column else usual
-        if error.value is not None:
-            shown["meta"] = {"value": error.value.encode("utf-8", "replace").decode()}
-        return shown
+        errors: with pointers as a Mention has them. In their place, `source` has the line, and the
+        column as the header names it.
+        """
+        return [shown for _, shown in sorted(self._shown(row, errors), key=itemgetter(0))]
 
-    def _column_of(self, error: RowError) -> _HeaderColumn | None:
-        columns = self._columns.get(error.link, ())
-        return next((each for each in columns if each.column.field == error.name), None)
-
-    def _position_of(self, error: RowError) -> int:
-        column = self._column_of(error)
-        return column.number if column else -1
-
-    def _type_of(self, link: str | None) -> ResourceType:
-        return self._graph[self._resource.to_one[link].target] if link else self._resource
+    def _shown(self, row: Row, errors: Sequence[ApiError]) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield the number of the column of each error, and its object."""
+        for error in errors:
+            place, _, name = (error.pointer or "").partition("/attributes/")
+            link = place[1:].partition("/")[2] or None
+            column = self._columns.get((link, name))
+            shown = error.to_object("") | {"source": {"line": row.line}}
+            del shown["id"]
+            if name:
+                usual = f"{link}.{name}" if link else name
+                shown["source"]["column"] = column.header if column else usual
+                mention = row.links.get(link) if link else row.own
+                if mention and (value := mention.text(name)) is not None:
+                    shown.setdefault("meta", _value(value))
+            yield column.number if column else -1, shown
 
     def read(self, piece: bytes, *, is_last: bool = False) -> Iterator[Row | None]:
         """Yield the rows that are complete with this piece of the file, None for an empty one.
 
-        What is kept of an invalid row are its errors. Raises InvalidFile, or InvalidParameter for
-        options that do not fit the header.
+        Raises InvalidFile, or InvalidParameter for options that do not fit the header.
         """
         for record in self._parser.parse(piece, is_last=is_last):
             if self._width is None:
                 self._read_header(record)
             elif record.defect or any(map(str.strip, record.cells)):
-                row = self._row(record)
-                if row.errors:
-                    row.errors.sort(key=self._position_of)
-                    row.own, row.links = Mention(self._resource), {}
-                yield row
+                yield self._row(record)
             else:
                 yield None
 
@@ -123,13 +119,16 @@ class RowReader:
             if column.attribute is None:
                 self.ignored.append(shown)
             else:
-                self._columns[column.relationship].append(_HeaderColumn(index, shown, column))
+                link = column.relationship
+                self._columns[link, column.field] = _HeaderColumn(index, shown, column)
+                if link:
+                    self.linked[link] = self._graph[column.type]
         self._check_keys()
         self._width = len(header)
 
     def _check_keys(self) -> None:
-        columns = [each.column for some in self._columns.values() for each in some]
         for type_name, names in self._options.keys.items():
+            columns = (each.column for each in self._columns.values())
             present = {column.field for column in columns if column.type == type_name}
             if missing := [name for name in names if name not in present]:
                 detail = f"The file has no column of a `{type_name}` for {quoted(*missing)}."
@@ -138,7 +137,9 @@ class RowReader:
     def _names(self) -> list[str]:
         """Return the names of the columns that can be imported."""
         ends = [("", self._resource)]
-        ends += [(f"{link}.", self._type_of(link)) for link in self._resource.to_one]
+        ends += [
+            (f"{name}.", self._graph[link.target]) for name, link in self._resource.to_one.items()
+        ]
         return [
             f"{prefix}{name}"
             for prefix, resource in ends
@@ -147,38 +148,44 @@ class RowReader:
         ]
 
     def _row(self, record: CsvRecord) -> Row:
-        row, cells = Row(record.line, Mention(self._resource)), record.cells
-        if record.defect or len(cells) != self._width:
-            reason = record.defect or f"The row has {len(cells)} cells instead of {self._width}."
-            row.errors.append(RowError(InvalidField(reason)))
-            return row
+        row, errors = Row(record.line, Mention(self._resource, record.line)), list[ApiError]()
+        if record.defect or len(record.cells) != self._width:
+            reason = f"The row has {len(record.cells)} cells instead of {self._width}."
+            errors.append(InvalidField(record.defect or reason))
+        else:
+            self._read_cells(row, record.cells, errors)
+        if errors:
+            own = Mention(self._resource, row.line)
+            return Row(row.line, own, errors=self.report(row, errors))
+        return row
+
+    def _read_cells(self, row: Row, cells: Sequence[str], errors: list[ApiError]) -> None:
+        """Take what the cells say, and add what is wrong."""
         if stray := next(filter(str.strip, [cells[index] for index in self._unnamed]), None):
-            nameless = InvalidField("There is a value in a column without a name.")
-            row.errors.append(RowError(nameless, value=shortened(stray.strip())))
-        for link, columns in self._columns.items():
-            texts = [unescaped(cells[each.number]) for each in columns]
-            if link is None:
-                mention = row.own
-            elif any(texts):
-                mention = row.links[link] = Mention(self._type_of(link), link)
-            else:
-                if self._options.replaces:
-                    row.links[link] = None
+            nameless = "There is a value in a column without a name."
+            errors.append(_of_cell(InvalidField(nameless), stray.strip()))
+        if self._options.replaces:
+            row.links = dict.fromkeys(self.linked)
+        for number, _, column in self._columns.values():
+            text, link = unescaped(cells[number]), column.relationship
+            if link and text and not row.links.get(link):
+                row.links[link] = Mention(self.linked[link], row.line, link)
+            mention = row.links.get(link) if link else row.own
+            if mention is None:
                 continue
-            for each, text in zip(columns, texts, strict=True):
-                try:
-                    self._read(mention, each.column, text)
-                except InvalidRow as invalid:
-                    row.errors += invalid.errors
+            try:
+                self._read(mention, column, text)
+            except RequestError as error:
+                errors += error.errors
+        for mention in row.mentions:
             try:
                 mention.load()
                 self._find_key(mention)
-            except InvalidRow as invalid:
-                row.errors += invalid.errors
-        return row
+            except RequestError as error:
+                errors += error.errors
 
     def _read(self, mention: Mention, column: Column, text: str) -> None:
-        """Add the value of a cell. Raises InvalidRow."""
+        """Add the value of a cell. Raises InvalidField."""
         name, attribute = column.field, column.attribute
         assert attribute is not None  # noqa: S101 - for mypy: others are left out
         if not text:
@@ -197,15 +204,15 @@ class RowReader:
                     mention.fixed[name] = attribute.load(value)
             except ValidationError as error:
                 reason = " ".join(map(str, error.messages))
-                raise InvalidRow(mention.error(reason, name, text)) from None
+                raise _of_cell(mention.error(reason, name), text) from None
 
     def _read_empty(self, mention: Mention, name: str) -> None:
-        """Take an empty cell of the resource of the row. Raises InvalidRow."""
+        """Take an empty cell of the resource of the row. Raises InvalidField."""
         attribute = mention.resource.writable.get(name)
         if attribute is None:
             return
         if self._options.replaces and attribute.required:
-            raise InvalidRow(mention.error("It is required: the cell must not be empty.", name))
+            raise mention.error("It is required: the cell must not be empty.", name)
         if attribute.nullable:
             mention.empty.append(name)
             if self._options.replaces:
@@ -221,7 +228,7 @@ class RowReader:
         """Determine what tells a resource apart; nothing does if it is new.
 
         What was chosen, its id, something unique, or an address; or all values, also where these
-        are empty. Raises InvalidRow for a related resource with an id, but no value of what was
+        are empty. Raises InvalidField for a related resource with an id, but no value of what was
         chosen.
         """
         if mention.link is None and self._options.creates:
@@ -237,13 +244,22 @@ class RowReader:
             addresses = [name for name in present if resource.readable[name].kind.ignores_case]
             names = [*unique, *addresses][:1]
         mention.is_named = bool(names)
-        if not any(name == "id" or mention.stored(name) is not None for name in names):
+        if all(mention.text(name) is None for name in names):
             if mention.link and mention.id is not None and not present:
-                raise InvalidRow(
-                    mention.error("It is a key: the cell must not be empty.", names[0])
-                )
+                raise mention.error("It is a key: the cell must not be empty.", names[0])
             names = sorted(present)
         mention.key = tuple(names)
+
+
+def _of_cell(error: InvalidField, text: str) -> InvalidField:
+    """Return an error with the value of a cell that is not part of a Mention."""
+    error.meta = _value(text)
+    return error
+
+
+def _value(text: str) -> Mapping[str, str]:
+    shown = text if len(text) <= _MAX_VALUE else f"{text[: _MAX_VALUE - 1]}…"
+    return {"value": shown.encode("utf-8", "replace").decode()}
 
 
 def _header_in(record: CsvRecord) -> list[str]:

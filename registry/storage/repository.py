@@ -1,8 +1,7 @@
 """The repository: reads and writes of the resources of one database."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import pymongo
@@ -31,7 +30,7 @@ from registry.storage.reads.snapshot import Snapshot
 from registry.storage.validators import is_declared, prepare_validators
 from registry.storage.writes.group_commit import GroupCommit
 from registry.storage.writes.row_batches import RowBatch, RowImport
-from registry.storage.writes.row_memory import RowMemory
+from registry.storage.writes.row_matches import RowMemory
 from registry.storage.writes.write_requests import (
     IdempotencyKey,
     WriteRequest,
@@ -215,21 +214,18 @@ class Repository:
         request = WriteRequest(writes, key, author, rolls_back=rolls_back)
         return await self._run(request, client)
 
-    @contextmanager
-    def row_import(
-        self, author: str | None, client: str | None, *, rolls_back: bool
-    ) -> Iterator[RowImport]:
-        """Yield what writes the rows of a file, each batch as `write` does.
+    def row_import(self, author: str | None, client: str | None, *, rolls_back: bool) -> RowImport:
+        """Return what writes the rows of a file, each batch as `write` does.
 
         author, client: as for `write`. rolls_back: stores nothing; rows see what the earlier ones
         would have stored.
         """
 
-        async def run(batch: RowBatch, is_refusable: bool) -> None:
-            await self._run(batch, client, is_refusable=is_refusable)
+        async def run(batch: RowBatch, is_refusable: bool) -> list[WriteResult]:
+            return await self._run(batch, client, is_refusable=is_refusable)
 
-        with closing(RowMemory(self._graph, self._database.codec_options)) as memory:
-            yield RowImport(run, memory, author, rolls_back=rolls_back)
+        memory = RowMemory(self._graph, self._database.codec_options)
+        return RowImport(run, memory, author, rolls_back=rolls_back)
 
     async def _run(
         self, request: WriteRequest, client: str | None, *, is_refusable: bool = True

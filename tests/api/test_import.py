@@ -3,7 +3,8 @@
 import asyncio
 import gzip
 import json
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from time import process_time
 from typing import Any
@@ -13,8 +14,11 @@ import pytest
 from registry.protocol import CSV_TYPE, NDJSON_TYPE
 from registry.settings import Settings
 from registry.storage import Tokens
+from registry.storage.writes.row_batches import RowUnit
+from registry.storage.writes.write_requests import WriteRequest
 from tests.conftest import HURRIED, Grant, Header, Serve
-from tests.support import Api, Database
+from tests.support import Api, Database, bulkheads
+from tests.waiting import eventually
 
 CSV = {"Content-Type": CSV_TYPE}
 DRY = {"Prefer": "tx=rollback"}
@@ -94,6 +98,41 @@ async def test_the_name_of_a_person_finds_an_owner(api: Api) -> None:
     await api.person("Ada", "King", email="ada@x.org")
     await report(api, BY_SERIAL, "serial;owner.full_name\nA;Ada King\n")
     assert await serials(api) == [("A", "ada@x.org")]
+
+
+@pytest.mark.parametrize("key", ["id", "email"])
+async def test_a_row_whose_chosen_key_is_empty_is_found_by_all_its_values(
+    api: Api, key: str
+) -> None:
+    await api.person("Ada", "King")
+    file = "id,email,first_name,last_name\n,,Ada,King\n,,Bob,Byron\n,,Ada,King\n"
+    path = f"/persons?rows[key]={key}"
+    for effect in ("created", "unchanged"):
+        _, lines = await post(api, path, file)
+        [error] = lines[0]["errors"]
+        assert error["source"]["line"] == 4
+        assert error["detail"].startswith("The row repeats line 2")
+        assert lines[-1]["meta"][effect]["person"] == (2 if effect == "unchanged" else 1)
+    owner = "serial,owner.id,owner.first_name,owner.last_name\nA,,Ada,King\n"
+    linked = await report(api, "/computers?rows[key]=serial&rows[key]=owner.id", owner)
+    assert linked == {"rows": 1, "created": {"computer": 1}}
+
+
+@pytest.mark.parametrize("others", [0, 1])
+async def test_what_earlier_rows_change_does_not_hide_others_that_match(
+    api: Api, others: int
+) -> None:
+    spellings = ["ada@x.org", "ADA@X.ORG", "ada@x.org", "ada@x.org", *["ada@x.org"] * others]
+    ids = [await api.person("Ada", "King", email=email) for email in spellings]
+    ids += [await api.person("Ada", "King", email="ada@x.org")]
+    changed = "".join(f"{id_},p{id_}@x.org\n" for id_ in ids[: len(ids) - 1 - others])
+    _, lines = await post(api, "/persons", f"id,email\n{changed},ada@x.org\n")
+    totals = lines[-1]["meta"]
+    if others:
+        assert "several persons match, such as 5, 6." in lines[0]["errors"][0]["detail"]
+    else:
+        assert totals["unchanged"] == {"person": 1}
+    assert (totals["created"], totals["updated"]) == ({}, {"person": 4})
 
 
 @pytest.mark.parametrize("is_unique", [False, True])
@@ -229,6 +268,31 @@ async def test_an_import_whose_client_disconnects_is_completed_by_the_next(
     assert created + unchanged == totals["rows"] == number
     assert unchanged >= counted["rows"]
     assert await count(api) == number
+
+
+async def test_a_transaction_that_has_begun_is_completed_when_its_client_leaves(
+    api_on_runner: Api, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    api, load = api_on_runner, RowUnit._load
+    await report(api, BY_SERIAL, "serial\nA\n")
+    begun, is_left = threading.Event(), threading.Event()
+
+    def load_and_wait(unit: RowUnit, requests: Sequence[WriteRequest]) -> None:
+        load(unit, requests)
+        begun.set()
+        is_left.wait()
+
+    monkeypatch.setattr(RowUnit, "_load", load_and_wait)
+    file, slots = f"{HEADER}A,{ADA}\nB,{ADA}\n", bulkheads(api)
+    sending = asyncio.create_task(report(api, BY_SERIAL, file))
+    await asyncio.to_thread(begun.wait)
+    sending.cancel()
+    assert await eventually(lambda: slots.uploads.is_idle)
+    is_left.set()
+    assert await eventually(lambda: slots.heavy_requests.is_idle)
+    assert await serials(api) == [("A", "ada@x.org"), ("B", "ada@x.org")]
+    assert await report(api, BY_SERIAL, file) == {"rows": 2, "unchanged": {"computer": 2}}
+    assert not caplog.records
 
 
 async def test_a_token_that_is_revoked_ends_an_import(

@@ -41,9 +41,7 @@ def names_in(text: str) -> list[tuple[int, Any]]:
 
 def lines_of(found: list[Row]) -> list[str]:
     return [
-        f"{row.line} {each.name}: {each.error.detail}"
-        if each.name
-        else f"{row.line}: {each.error.detail}"
+        " ".join(map(str, each["source"].values())) + f": {each['detail']}"
         for row in found
         for each in row.errors
     ]
@@ -182,7 +180,7 @@ def test_values_without_a_column_name_are_one_error() -> None:
 
 def test_a_related_resource_with_only_an_id_needs_a_value_of_the_chosen_key() -> None:
     found = read("name,holder.id,holder.email\nA,1,\nB,1,a@x.org\n", keys={"person": ("email",)})
-    assert lines_of(found) == ["2 email: It is a key: the cell must not be empty."]
+    assert lines_of(found) == ["2 holder.email: It is a key: the cell must not be empty."]
     holder = found[1].links["holder"]
     assert holder is not None
     assert holder.key == ("email",)
@@ -191,7 +189,7 @@ def test_a_related_resource_with_only_an_id_needs_a_value_of_the_chosen_key() ->
 def test_little_is_kept_of_an_invalid_row() -> None:
     [row] = read("name,note\n" + "x" * 10_000 + ",y\n")
     assert not row.own.sent
-    assert [len(each.value or "") for each in row.errors] == [100]
+    assert [len(each["meta"]["value"]) for each in row.errors] == [100]
 
 
 def test_an_unclosed_quote_says_which_lines_are_not_read() -> None:

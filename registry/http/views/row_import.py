@@ -1,8 +1,7 @@
 """The import of a file of rows, which is applied and reported while it arrives."""
 
 import asyncio
-from collections import Counter
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
 from tempfile import SpooledTemporaryFile
 from typing import Any, Self
@@ -74,40 +73,52 @@ async def import_rows(view: ResourceView, charset: str) -> web.StreamResponse:
     headers = {hdrs.CONTENT_TYPE: NDJSON_TYPE, "X-Accel-Buffering": "no"}  # of nginx
     headers |= preferences.acknowledge(is_replayed=False)
     view.app[DEADLINES].stop()  # the client determines how long it takes
-    with view.repository.row_import(view.author, view.client, rolls_back=rolls_back) as rows:
-        response = web.StreamResponse(headers=headers)
-        async with (
-            aclosing(_batches(reader, request)) as batches,
-            _Report(response, request, reader) as report,
-        ):
-            await _store(view, batches, rows, report)
-            await report.end()
+    rows = view.repository.row_import(view.author, view.client, rolls_back=rolls_back)
+    response = web.StreamResponse(headers=headers)
+    async with (
+        aclosing(_batches(reader, request)) as batches,
+        _Report(response, request) as report,
+    ):
+        await _store(view, batches, reader, rows, report)
+        await report.end()
     return response
 
 
 async def _store(
     view: ResourceView,
     batches: AsyncGenerator[Sequence[Row]],
+    reader: RowReader,
     rows: RowImport,
     report: "_Report",
 ) -> None:
-    """Store the batches; report an error that ends the import once the report has begun."""
+    """Store and report the batches, and once the report has begun, the error that ends them."""
     following = asyncio.ensure_future(anext(batches, None))
+    counts: dict[str, Any] = {"rows": 0, **rows.effects, "invalid": 0}
     try:
         while batch := await following:
             if not report.has_begun:
-                needed = (Requirement(Action.WRITE, each) for each in report.reader.linked)
-                view.authorize(needed)
+                view.authorize(Requirement(Action.WRITE, each) for each in reader.linked.values())
+                if reader.ignored:
+                    counts["ignored"] = reader.ignored
             # Read while the database works.
             following = asyncio.ensure_future(anext(batches, None))
             await view.verify_token()
             valid = [row for row in batch if not row.errors]
-            report.add(batch, await rows.write(valid) if valid else {})
-        report.complete()
+            refused = await rows.write(valid) if valid else {}
+            for row in batch:
+                if errors := row.errors or reader.report(row, refused.get(row.line, ())):
+                    counts["invalid"] += 1
+                    report.write({"errors": errors})
+            counts["rows"] += len(batch)
+            report.write({"meta": counts})
+        report.write({"meta": counts | {"complete": True}})
     except Exception as error:
         if not report.has_begun:
             raise
-        report.fail(error)
+        errors = [each.to_object("") for each in log_error(view.request, error).errors]
+        for shown in errors:
+            del shown["id"]
+        report.write({"errors": errors})
     finally:
         following.cancel()
         with suppress(asyncio.CancelledError, Exception):
@@ -153,13 +164,8 @@ class _Report:
     of its file before.
     """
 
-    def __init__(
-        self, response: web.StreamResponse, request: web.Request, reader: RowReader
-    ) -> None:
-        self.reader = reader
+    def __init__(self, response: web.StreamResponse, request: web.Request) -> None:
         self._response, self._request = response, request
-        self._counts = {effect: Counter[str]() for effect in ("created", "updated", "unchanged")}
-        self._rows = self._invalid = 0
         self._waiting = SpooledTemporaryFile(_KEPT_IN_MEMORY)  # noqa: SIM115 - closed at the exit
         self._written = self._sent = 0
         self._has_more, self._is_over = asyncio.Event(), False
@@ -181,43 +187,8 @@ class _Report:
         """Whether a part of the report is on its way to the client."""
         return self._sender is not None
 
-    def add(self, rows: Sequence[Row], effects: Mapping[tuple[str, str], int]) -> None:
-        """Report rows. effects: on how many resources, by effect and type."""
-        for (effect, type_name), number in effects.items():
-            self._counts[effect][type_name] += number
-        self._rows += len(rows)
-        for row in rows:
-            if row.errors:
-                self._invalid += 1
-                errors = [self.reader.error_object(row, error) for error in row.errors]
-                self._write({"errors": errors})
-        self._write_counts()
-
-    def complete(self) -> None:
-        """Report that all rows were read."""
-        self._write_counts(complete=True)
-
-    def fail(self, error: Exception) -> None:
-        """Report why the import ends."""
-        errors = [each.to_object("") for each in log_error(self._request, error).errors]
-        for shown in errors:
-            del shown["id"]
-        self._write({"errors": errors})
-
-    async def end(self) -> None:
-        """Wait until the client has read all. Raises ConnectionError if it has disconnected."""
-        self._is_over = True
-        self._has_more.set()
-        if self._sender is not None:
-            await self._sender
-
-    def _write_counts(self, **members: bool) -> None:
-        counts: dict[str, Any] = {"rows": self._rows, **self._counts, "invalid": self._invalid}
-        if self.reader.ignored:
-            counts["ignored"] = self.reader.ignored
-        self._write({"meta": counts | members})
-
-    def _write(self, line: dict[str, Any]) -> None:
+    def write(self, line: dict[str, Any]) -> None:
+        """Add a line."""
         data = orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
         self._waiting.seek(self._written)
         self._waiting.write(data)
@@ -225,6 +196,13 @@ class _Report:
         self._has_more.set()
         if self._sender is None:
             self._sender = asyncio.create_task(self._send())
+
+    async def end(self) -> None:
+        """Wait until the client has read all. Raises ConnectionError if it has disconnected."""
+        self._is_over = True
+        self._has_more.set()
+        if self._sender is not None:
+            await self._sender
 
     async def _send(self) -> None:
         await self._response.prepare(self._request)

@@ -7,18 +7,17 @@ from functools import partial
 from typing import Any
 
 from registry.jsonapi.changes import Change, Identifier, Linkage, Verb, Write
-from registry.jsonapi.error_objects import ApiError, JsonPointer, RequestError, quoted
+from registry.jsonapi.error_objects import ApiError, ApiErrors, RequestError, quoted
 from registry.jsonapi.error_types import InvalidFile, ValueTaken
 from registry.model.graph import Graph
 from registry.model.record import ID, Record
 from registry.model.resource_type import ResourceType
-from registry.rows.rows import InvalidRow, Mention, Row, RowError
+from registry.rows.rows import Mention, Row
 from registry.storage.counters import NewIds
 from registry.storage.mongo.transactions import Transaction
 from registry.storage.records import is_same
 from registry.storage.writes.identity_map import RecordKey
-from registry.storage.writes.row_matches import RowMatches, value_of, values_of
-from registry.storage.writes.row_memory import FIRST_DRY_ID, RowMemory
+from registry.storage.writes.row_matches import FIRST_DRY_ID, RowMatches, RowMemory, value_of
 from registry.storage.writes.unit_of_work import UnitOfWork
 from registry.storage.writes.write_requests import Outcome, WriteRequest, WriteResult
 
@@ -35,26 +34,34 @@ _OWN = -1
 class RowBatch(WriteRequest):
     """A request to write rows, in a transaction of its own.
 
-    memory: of the import. refused: what MongoDB has refused before, by the index of a row. unit:
-    that of the last transaction.
+    memory: of the import. refused: what MongoDB has refused before, by line. Of the last
+    transaction: errors: of the rows, by line. effects: how many resources were `created`, `updated`
+    or `unchanged`, with their type. lines: of these resources.
     """
 
-    __slots__ = ("memory", "refused", "rows", "unit")
+    __slots__ = ("effects", "errors", "lines", "memory", "refused", "rows")
 
-    unit: "RowUnit"
+    errors: dict[int, Sequence[ApiError]]
+    effects: Counter[tuple[str, str]]
+    lines: dict[RecordKey, int]
 
     def __init__(
         self,
         rows: Sequence[Row],
         memory: RowMemory,
         author: str | None,
-        refused: Mapping[int, RowError],
+        refused: Mapping[int, ApiError],
         *,
         rolls_back: bool,
     ) -> None:
         super().__init__((), None, author, rolls_back=rolls_back)
         self.rows, self.memory, self.refused = rows, memory, refused
         self.is_alone = self.is_large = True
+
+    @property
+    def mentions(self) -> Sequence[Mention]:
+        """What the rows say of resources."""
+        return [mention for row in self.rows for mention in row.mentions]
 
 
 class _DryIds(NewIds):
@@ -76,8 +83,6 @@ class RowUnit(UnitOfWork):
     """The unit of work of a batch of rows, whose `run` applies each row as a request of its own.
 
     A row has only errors of its own: what MongoDB alone refuses is raised, as UnitOfWork does.
-    errors: of the rows, by index. effects: how many resources were `created`, `updated` or
-    `unchanged`, with their type.
     """
 
     def __init__(
@@ -88,188 +93,151 @@ class RowUnit(UnitOfWork):
         last_ids: Mapping[str, int] | None,
     ) -> None:
         super().__init__(transaction, graph, last_ids)
-        batch.unit = self
-        self._batch, self._memory, self._is_alone = batch, batch.memory, True
+        batch.errors, batch.effects, batch.lines = {}, Counter(), {}
+        self._batch, self._is_alone = batch, True
         self._matches = RowMatches(self._records, self._unique)
-        self._lines: dict[RecordKey, int] = {}
-        self._results: list[WriteResult] = []
-        self.errors: dict[int, Sequence[RowError]] = {}
-        self.effects = Counter[tuple[str, str]]()
         if batch.rolls_back:
-            self._records.new_ids = _DryIds(transaction, self._memory)
+            self._records.new_ids = _DryIds(transaction, batch.memory)
 
     async def run(self, requests: Sequence[WriteRequest]) -> list[Outcome]:
         """Apply the rows, and store the result; return all results.
 
         Raises InvalidFile, or as UnitOfWork.
         """
+        batch, results = self._batch, list[WriteResult]()
         await self._transaction.run(partial(self._load, requests))
-        if self._batch.rolls_back:
-            self._recall()
-        for index, row in enumerate(self._batch.rows):
+        if batch.rolls_back:
+            self._matches.recall(batch.memory, batch.mentions)
+        for index, row in enumerate(batch.rows):
             if index % _ROWS_PER_TURN == 0:
                 await asyncio.sleep(0)
-            self._results += self._apply_row(index, row)
-        store = partial(self._store, requests, [self._results])
-        await self._transaction.run(store, commits=not self._batch.rolls_back)
-        return [self._results]
+            results += self._apply_row(row)
+        store = partial(self._store, requests, [results])
+        await self._transaction.run(store, commits=not batch.rolls_back)
+        return [results]
 
     def _load(self, requests: Sequence[WriteRequest]) -> None:
-        batch = self._batch
-        mentions = [mention for row in batch.rows for mention in row.mentions]
-        matching = self._matches.load(self._transaction, mentions)
-        batch.writes = [
-            *(_needing(each.resource, each.stored("id"), each.loaded) for each in mentions),
+        batch, mentions = self._batch, self._batch.mentions
+        batch.writes = [  # which need the same records as the rows
             *(
-                _needing(self._graph[name], id_, {})
-                for name, ids in matching.items()
-                for id_ in ids
+                _addition(each.resource, each.stored("id") or _OWN, each.loaded)
+                for each in mentions
+            ),
+            *(
+                _addition(resource, id_, {})
+                for resource, id_ in self._matches.load(self._transaction, mentions)
             ),
         ]
         batch.changes_links = any(row.links for row in batch.rows)
         super()._load(requests)
 
-    def remember(self) -> None:
-        """Remember what later batches depend on, when the transaction has ended."""
-        self._memory.add_lines(self._lines)
-        for result in self._results if self._batch.rolls_back else ():
-            if result.is_changed:
-                self._memory.add_record(result.write.resource.type, result.record)
-
-    def _recall(self) -> None:
-        """Add the records that earlier rows of a dry run have changed."""
-        memory, keys = self._memory, dict.fromkeys(self._records)
-        for mention in (mention for row in self._batch.rows for mention in row.mentions):
-            resource = mention.resource
-            for names in {mention.key, *((name,) for name in resource.unique)} - {("id",)}:
-                values = values_of(mention, names)
-                if any(value is not None for value in values):
-                    ids = memory.ids((resource.type, names), values)
-                    keys |= dict.fromkeys((resource.type, id_) for id_ in ids)
-        for type_name, record in memory.records(keys):
-            self._records.add(type_name, [record])
-            self._matches.add(self._graph[type_name], record)
-            self._unique.update(self._graph[type_name], record)
-
-    def _apply_row(self, index: int, row: Row) -> Sequence[WriteResult]:
+    def _apply_row(self, row: Row) -> Sequence[WriteResult]:
         """Apply a row, or nothing of it; return the results. Raises InvalidFile."""
-        self._records.savepoint(self._batch.author)
+        batch = self._batch
+        self._records.savepoint(batch.author)
         self._set_unique.clear()  # no row changes a resource of an earlier one
         try:
-            if index in self._batch.refused:
-                raise InvalidRow(self._batch.refused[index])
-            writes = self._writes(index, row)
-            results = self._apply_part(writes, {})
+            if row.line in batch.refused:
+                raise batch.refused[row.line]
+            results = self._apply_part(self._writes(row), {})
             self._add_history(changes_links=bool(row.links))
         except InvalidFile:
             raise
-        except InvalidRow as invalid:
-            self.errors[index] = invalid.errors
         except RequestError as error:
-            self.errors[index] = [_row_error(each, row) for each in error.errors]
-        else:
-            self._count(row, results)
-            return results
-        self._records.undo()
-        return ()
-
-    def _count(self, row: Row, results: Sequence[WriteResult]) -> None:
-        """Count what a row has changed, for the report and for later rows."""
+            batch.errors[row.line] = error.errors
+            self._records.undo()
+            return ()
         for result in results:
             resource = result.write.resource
             is_new, is_own = result.write.verb is Verb.ADD, result is results[-1]
             self._matches.add(resource, result.record)
             if is_own or is_new:
-                self._lines[resource.type, result.record[ID]] = row.line if is_own else _RELATED
+                batch.lines[resource.type, result.record[ID]] = row.line if is_own else _RELATED
                 effect = "created" if is_new else "updated" if result.is_changed else "unchanged"
-                self.effects[effect, resource.type] += 1
+                batch.effects[effect, resource.type] += 1
+        return results
 
-    def _writes(self, index: int, row: Row) -> list[Write]:
-        """Return the writes for a row: of related resources first. Raises InvalidRow."""
+    def _writes(self, row: Row) -> list[Write]:
+        """Return the writes for a row: of related resources first. Raises RequestError."""
         own, writes, linkages = row.own, list[Write](), list[Linkage]()
         record = self._matches.find(own)
         if record is not None:
-            self._check_repetition(row, record)
-        position = JsonPointer(f"/{index}")
+            self._check_repetition(own, record)
         for name, linked in row.links.items():
             targets: tuple[Identifier, ...] = ()
             if linked is not None:
                 target = self._matches.find(linked)
                 if target is None:
                     _check_creation(linked)
-                    writes.append(_addition(linked, _OWN - 1 - len(writes), position / name))
+                    writes.append(_creation(linked, _OWN - 1 - len(writes)))
                     targets = (writes[-1].target,)
                 else:
                     self._check_agreement(linked, target)
                     targets = (_identifier(target[ID]),)
             linkages.append(Linkage(own.resource.to_one[name], targets))
         if record is None:
-            writes.append(_addition(own, _OWN, position, linkages))
+            writes.append(_creation(own, _OWN, linkages))
         else:
             # A key has found the resource, perhaps without regard to case.
             attributes = {name: value for name, value in own.loaded.items() if name not in own.key}
-            change = Change(attributes, tuple(linkages))
-            target_id = _identifier(record[ID])
-            writes.append(Write(Verb.UPDATE, own.resource, target_id, change, position=position))
+            change, target_id = Change(attributes, tuple(linkages)), _identifier(record[ID])
+            writes.append(
+                Write(Verb.UPDATE, own.resource, target_id, change, position=own.position)
+            )
         return writes
 
-    def _check_repetition(self, row: Row, record: Record) -> None:
-        """Raise InvalidRow or InvalidFile if the resource of a row is that of an earlier one.
+    def _check_repetition(self, own: Mention, record: Record) -> None:
+        """Raise InvalidField or InvalidFile if the resource of a row is that of an earlier one.
 
         Without a key, it must not be stored either.
         """
-        own, id_ = row.own, record[ID]
-        resource, names = own.resource, own.key
+        resource, names, id_ = own.resource, own.key, record[ID]
         key = (resource.type, id_)
-        line = self._lines.get(key, self._memory.line(key))
+        line = self._batch.lines.get(key, self._batch.memory.line(key))
         if own.is_named:
             if line:
                 detail = f"The row repeats line {line}: the same {quoted(*names)}."
-                raise InvalidRow(own.error(detail, names[0]))
+                raise own.error(detail, names[0])
             return
         if line == _RELATED:
             return
         origin = f"line {line}" if line else f"what is stored, the `{resource.type}` {id_}"
         raise InvalidFile(
-            f"Line {row.line} repeats {origin}. Name what tells {resource.collection} apart by "
+            f"Line {own.line} repeats {origin}. Name what tells {resource.collection} apart by "
             f"`rows[key]`, one or more of {quoted(*own.sent)}, so that nothing is stored twice; or "
             "create a new resource from each row by `rows[create]=true`."
         )
 
     def _check_agreement(self, linked: Mention, record: Record) -> None:
-        """Raise InvalidRow if a row says something else of a related resource than its record."""
-        resource, id_, errors = linked.resource, record[ID], list[RowError]()
+        """Raise ApiErrors if a row says something else of a related resource than its record."""
+        resource, id_, errors = linked.resource, record[ID], list[ApiError]()
         for name, value in {**linked.loaded, **linked.fixed}.items():
             if name not in linked.key and not is_same(value, value_of(resource, name, record)):
                 shown = resource.json_value(name, record)
-                is_earlier = (resource.type, id_) in self._lines or id_ >= FIRST_DRY_ID
+                is_earlier = (resource.type, id_) in self._batch.lines or id_ >= FIRST_DRY_ID
                 origin = "of an earlier row" if is_earlier else str(id_)
                 has = "no value" if shown is None else quoted(str(shown))
                 errors.append(linked.error(f"The `{resource.type}` {origin} has {has}.", name))
         if errors:
-            raise InvalidRow(*errors)
-
-
-def _needing(resource: ResourceType, id_: int | None, attributes: dict[str, Any]) -> Write:
-    """Return a write that needs the records which a row needs, by its id and unique values."""
-    return Write(Verb.ADD, resource, _identifier(id_ or _OWN), Change(attributes, ()))
+            raise ApiErrors(errors)
 
 
 def _identifier(id_: int) -> Identifier:
     return Identifier(id_, "", None)
 
 
-def _addition(
-    mention: Mention, placeholder: int, position: JsonPointer, linkages: Sequence[Linkage] = ()
-) -> Write:
-    """Return the write that creates a mentioned resource. Raises InvalidRow."""
-    change = Change(mention.complete(), tuple(linkages))
-    target = _identifier(placeholder)
-    return Write(Verb.ADD, mention.resource, target, change, position=position)
+def _addition(resource: ResourceType, id_: int, attributes: dict[str, Any]) -> Write:
+    return Write(Verb.ADD, resource, _identifier(id_), Change(attributes, ()))
+
+
+def _creation(mention: Mention, placeholder: int, linkages: Sequence[Linkage] = ()) -> Write:
+    """Return the write that creates a mentioned resource. Raises ApiErrors."""
+    change, target = Change(mention.complete(), tuple(linkages)), _identifier(placeholder)
+    return Write(Verb.ADD, mention.resource, target, change, position=mention.position)
 
 
 def _check_creation(linked: Mention) -> None:
-    """Raise InvalidRow if the columns that are there do not create a related resource."""
+    """Raise InvalidField if the columns that are there do not create a related resource."""
     resource, link = linked.resource, linked.link
     missing = [
         f"{link}.{name}"
@@ -279,30 +247,19 @@ def _check_creation(linked: Mention) -> None:
     if missing or linked.fixed:
         needed = f"needs {quoted(*missing)}" if missing else "must not have read-only columns"
         detail = f"There is no `{resource.type}` with this {quoted(*linked.key)}."
-        detail = f"{detail} To create one, the row {needed}."
-        raise InvalidRow(linked.error(detail, linked.key[0]))
-
-
-def _row_error(error: ApiError, row: Row) -> RowError:
-    """Return an error of a row. Its pointer has the index of the row, the link and the name."""
-    match (error.pointer or "").split("/"):
-        case ["", _, "attributes", name]:
-            return row.own.error(error, name)
-        case ["", _, link, "attributes", name] if linked := row.links.get(link):
-            return linked.error(error, name)
-    return RowError(error)
+        raise linked.error(f"{detail} To create one, the row {needed}.", linked.key[0])
 
 
 class RowImport:
     """Writes the rows of one file, batch by batch.
 
     run: executes a batch, which may be refused for overload if it is the first; raises as
-    Repository.write.
+    Repository.write. effects: how many resources were `created`, `updated` or `unchanged`, by type.
     """
 
     def __init__(
         self,
-        run: Callable[[RowBatch, bool], Awaitable[object]],
+        run: Callable[[RowBatch, bool], Awaitable[Sequence[WriteResult]]],
         memory: RowMemory,
         author: str | None,
         *,
@@ -311,27 +268,32 @@ class RowImport:
         self._run, self._memory = run, memory
         self._author, self._rolls_back = author, rolls_back
         self._has_begun = False
+        self.effects = {name: Counter[str]() for name in ("created", "updated", "unchanged")}
 
-    async def write(self, rows: Sequence[Row]) -> Mapping[tuple[str, str], int]:
-        """Store the rows that are valid, and add their errors to the others.
+    async def write(self, rows: Sequence[Row]) -> Mapping[int, Sequence[ApiError]]:
+        """Store the rows that are valid; return the errors of the others, by line.
 
-        Returns how many resources were `created`, `updated` or `unchanged`, with their type. Raises
-        InvalidFile, or as Repository.write; then nothing of these rows is stored.
+        Their pointers are those of the Mentions. A transaction that has begun is completed even if
+        the caller leaves. Raises InvalidFile, or as Repository.write; then nothing of these rows is
+        stored.
         """
-        refused: dict[int, RowError] = {}
+        refused: dict[int, ApiError] = {}
         while True:
             batch = RowBatch(rows, self._memory, self._author, refused, rolls_back=self._rolls_back)
             try:
-                await self._run(batch, not self._has_begun)
+                results = await self._run(batch, not self._has_begun)
                 break
             except ValueTaken as error:
                 # Only the index could know it. The other rows are not affected.
-                index = int((error.pointer or "/0").split("/")[1])
-                if index in refused:
+                line = int((error.pointer or "/0").split("/")[1])
+                if line in refused:
                     raise
-                refused[index] = _row_error(error, rows[index])
+                refused[line] = error
         self._has_begun = True
-        batch.unit.remember()
-        for index, errors in batch.unit.errors.items():
-            rows[index].errors += errors
-        return batch.unit.effects
+        self._memory.add_lines(batch.lines)
+        for result in results if self._rolls_back else ():
+            if result.is_changed:
+                self._memory.add_record(result.write.resource.type, result.record)
+        for (effect, type_name), number in batch.effects.items():
+            self.effects[effect][type_name] += number
+        return batch.errors

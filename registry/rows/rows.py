@@ -7,7 +7,7 @@ from typing import Any
 
 from marshmallow import ValidationError
 
-from registry.jsonapi.error_objects import ApiErrors, JsonPointer
+from registry.jsonapi.error_objects import JsonPointer, RequestError
 from registry.jsonapi.error_types import InvalidField, invalid_attributes
 from registry.model.implicit_attributes import parse_id
 from registry.model.resource_type import ResourceType
@@ -57,12 +57,12 @@ class Mention:
         return None if sent is None else str(sent)
 
     def load(self) -> None:
-        """Validate the attributes. Raises ApiErrors."""
+        """Validate the attributes. Raises RequestError."""
         if self.sent:
             self.loaded = self._load(self.sent, partial=True)
 
     def complete(self) -> dict[str, Any]:
-        """Return the attributes of a new resource, with defaults. Raises ApiErrors."""
+        """Return the attributes of a new resource, with defaults. Raises RequestError."""
         absent = dict.fromkeys(self.empty)
         sent = absent | self.sent
         if self.resource.writable.keys() <= sent.keys():  # nothing is required, nor by default
@@ -74,7 +74,7 @@ class Mention:
             return self.resource.load(sent, partial=partial)
         except ValidationError as error:
             defects = invalid_attributes(self.resource, error.messages_dict, self.position)
-            raise ApiErrors([*defects]) from None
+            raise RequestError([*defects]) from None
 
     def error(self, reason: str, name: str) -> InvalidField:
         """Return an error about an attribute or the id."""

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from registry.jsonapi.changes import Change, Identifier, Linkage, Verb, Write
-from registry.jsonapi.error_objects import ApiError, ApiErrors, RequestError, quoted
+from registry.jsonapi.error_objects import ApiError, RequestError, quoted
 from registry.jsonapi.error_types import InvalidFile, ValueTaken
 from registry.model.graph import Graph
 from registry.model.record import ID, Record
@@ -209,7 +209,7 @@ class RowUnit(UnitOfWork):
         )
 
     def _check_agreement(self, linked: Mention, record: Record) -> None:
-        """Raise ApiErrors if a row says something else of a related resource than its record."""
+        """Raise RequestError if a row says something else of a related resource than its record."""
         resource, id_, errors = linked.resource, record[ID], list[ApiError]()
         for name, value in {**linked.loaded, **linked.fixed}.items():
             if name not in linked.key and not is_same(value, value_of(resource, name, record)):
@@ -219,7 +219,7 @@ class RowUnit(UnitOfWork):
                 has = "no value" if shown is None else quoted(str(shown))
                 errors.append(linked.error(f"The `{resource.type}` {origin} has {has}.", name))
         if errors:
-            raise ApiErrors(errors)
+            raise RequestError(errors)
 
 
 def _identifier(id_: int) -> Identifier:
@@ -231,7 +231,7 @@ def _addition(resource: ResourceType, id_: int, attributes: dict[str, Any]) -> W
 
 
 def _creation(mention: Mention, placeholder: int, linkages: Sequence[Linkage] = ()) -> Write:
-    """Return the write that creates a mentioned resource. Raises ApiErrors."""
+    """Return the write that creates a mentioned resource. Raises RequestError."""
     change, target = Change(mention.complete(), tuple(linkages)), _identifier(placeholder)
     return Write(Verb.ADD, mention.resource, target, change, position=mention.position)
 

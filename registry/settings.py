@@ -173,14 +173,13 @@ class Settings:
 
     def contradiction(self) -> str | None:
         """Return what is wrong with the combination of settings that are each valid."""
+        setting = "revisions"
         try:
             graph = Graph(declared_types(self.types), self.revisions)
-        except InvalidDeclaration as error:
-            return f"--revisions: {error}"
-        try:
+            setting = "unique"
             graph.with_unique(self.unique)
         except InvalidDeclaration as error:
-            return f"--unique: {error}"
+            return f"{flag(setting)}: {error}"
         if bool(self.oidc_issuer) != bool(self.oidc_audience):
             return "--oidc-issuer and --oidc-audience require each other"
         if bool(self.tls_certificate) != bool(self.tls_key):

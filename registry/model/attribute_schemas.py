@@ -1,6 +1,6 @@
 """A field of a schema -> the OpenAPI schema of the attribute."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from marshmallow import missing, validate
@@ -36,42 +36,39 @@ def _limits(validators: Iterable[Any]) -> dict[str, Any]:
     """Return the keywords that say what validators accept, as far as JSON Schema can."""
     limits: dict[str, Any] = {}
     for validator in validators:
-        if isinstance(validator, validate.And):
-            limits |= _limits(validator.validators)
-        elif isinstance(validator, validate.Length | validate.Range):
-            limits |= _range(validator)
-        else:
-            limits |= _format(validator)
+        for described, keywords in _KEYWORDS.items():
+            if isinstance(validator, described):
+                found = keywords(validator)
+                limits |= {name: value for name, value in found.items() if value is not None}
     return limits
 
 
-def _format(validator: Any) -> dict[str, Any]:
-    match validator:
-        case validate.OneOf(choices=choices):
-            return {"enum": [*choices]}
-        case validate.Equal(comparable=value):
-            return {"enum": [value]}
-        case validate.Regexp(regex=regex):
-            return {"pattern": regex.pattern}
-        case EmailAddress(max_length=most):
-            return {"format": "email", "maxLength": most}
-        case validate.Email() | validate.URL():
-            return {"format": "email" if isinstance(validator, validate.Email) else "uri"}
-    return {}
+def _length(validator: validate.Length) -> dict[str, Any]:
+    least, most, equal = validator.min, validator.max, validator.equal
+    return {"minLength": least, "maxLength": most} | (
+        {} if equal is None else {"minLength": equal, "maxLength": equal}
+    )
 
 
-def _range(validator: validate.Length | validate.Range) -> dict[str, Any]:
+def _range(validator: validate.Range) -> dict[str, Any]:
     least, most = validator.min, validator.max
-    if isinstance(validator, validate.Range):
-        return {
-            **_given(minimum=least, maximum=most),
-            **({} if least is None or validator.min_inclusive else {"exclusiveMinimum": True}),
-            **({} if most is None or validator.max_inclusive else {"exclusiveMaximum": True}),
-        }
-    if validator.equal is not None:
-        least = most = validator.equal
-    return _given(minLength=least, maxLength=most)
+    return {
+        "minimum": least,
+        "maximum": most,
+        "exclusiveMinimum": None if least is None or validator.min_inclusive else True,
+        "exclusiveMaximum": None if most is None or validator.max_inclusive else True,
+    }
 
 
-def _given(**keywords: Any) -> dict[str, Any]:
-    return {name: value for name, value in keywords.items() if value is not None}
+_KEYWORDS: Mapping[type, Callable[[Any], Mapping[str, Any]]] = {
+    validate.And: lambda each: _limits(each.validators),
+    validate.Length: _length,
+    validate.Range: _range,
+    validate.OneOf: lambda each: {"enum": [*each.choices]},
+    validate.Equal: lambda each: {"enum": [each.comparable]},
+    validate.Regexp: lambda each: {"pattern": each.regex.pattern},
+    EmailAddress: lambda each: {"format": "email", "maxLength": each.max_length},
+    validate.Email: lambda _: {"format": "email"},
+    validate.URL: lambda _: {"format": "uri"},
+}
+"""The keywords for each class of validators; those with None do not apply."""

@@ -14,6 +14,7 @@ from registry.model.implicit_attributes import (
     SINCE,
     UNTIL,
     CopiedText,
+    unindexed,
 )
 from registry.model.record import ID, LAST_WRITE, VERSION
 from registry.model.resource_type import (
@@ -231,41 +232,29 @@ def _history_type(
         SINCE: _bound("When it began; null if that was before records began."),
         UNTIL: _bound("When it ended; null while it lasts.", example=None),
     }
+    links = list[Link]()
     for end, end_type, copies in (
         (source.type, source, history.source_copies),
         (link.name, target, history.target_copies),
     ):
         for name, source_name in copies.items():
             attributes[name] = _copied_attribute(end, source_name, end_type)
+        # Of a link from a type to itself, both ends would have the same name.
+        suffix = f"_as_{end}" if links and target is source else ""
+        inverse = f"{history.collection}{suffix}"
+        links.append(Link(name=end, target=end_type.type, foreign_key=end, inverse=inverse))
     return ResourceType(
         type=history.type,
         collection=history.collection,
         schema=PeriodSchema.from_dict(attributes),
-        links=(
-            Link(
-                name=source.type,
-                target=source.type,
-                foreign_key=source.type,
-                inverse=history.collection,
-            ),
-            Link(
-                name=link.name,
-                target=target.type,
-                foreign_key=link.name,
-                # Of a link from a type to itself, both ends would have the same name.
-                inverse=history.collection
-                if target is not source
-                else f"{history.collection}_as_{link.name}",
-            ),
-        ),
+        links=tuple(links),
         history_of=link,
     )
 
 
 def _bound(description: str, **metadata: Any) -> DateTime:
     """Return the beginning or the end of a period; those of a resource are few."""
-    metadata |= {"description": description, "indexed": False}
-    return DateTime(dump_only=True, allow_none=True, metadata=metadata)
+    return DateTime(dump_only=True, allow_none=True, metadata=unindexed(description, **metadata))
 
 
 def _copied_attribute(end: str, source_name: str, end_type: ResourceType) -> CopiedText:

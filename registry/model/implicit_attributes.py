@@ -66,6 +66,11 @@ read persons.
 """
 
 
+def unindexed(description: str, **more: Any) -> dict[str, Any]:
+    """Return the metadata of an attribute without an index, as each index costs every write."""
+    return {"description": description, "indexed": False, **more}
+
+
 class StoredTime(DateTime):
     """A point in time that is stored as the text of responses, which sorts by time.
 
@@ -75,8 +80,7 @@ class StoredTime(DateTime):
     kind = replace(DateTime.kind, stored_type=str, store=utc_text, restore=same)
 
     def __init__(self, description: str) -> None:
-        metadata = {"description": description, "indexed": False}
-        super().__init__(dump_only=True, allow_none=True, metadata=metadata)
+        super().__init__(dump_only=True, allow_none=True, metadata=unindexed(description))
 
     def _serialize(self, value: Any, *_: Any, **__: Any) -> Any:
         return value
@@ -89,7 +93,7 @@ class PrincipalName(fields.String):
 
     def __init__(self, description: str) -> None:
         text = f"{description}: the name of an access token, or `issuer#subject` of a JWT; null if "
-        metadata = {"description": f"{text}not authenticated.", "indexed": False}
+        metadata = unindexed(f"{text}not authenticated.")
         super().__init__(dump_only=True, allow_none=True, metadata=metadata)
 
 

@@ -8,7 +8,7 @@ from marshmallow.fields import Field
 from registry.model.attributes import Kind
 from registry.model.base_schema import RecordSchema
 from registry.model.fields import DateTime, Enumeration
-from registry.model.implicit_attributes import PrincipalName
+from registry.model.implicit_attributes import PrincipalName, unindexed
 from registry.model.record import Record
 from registry.model.resource_type import Link, ResourceType
 
@@ -33,23 +33,19 @@ class _Values(Field[Any]):
     )
 
 
-def _unindexed(description: str) -> dict[str, Any]:
-    """Return the metadata of an attribute. Each index costs every write; one expires revisions."""
-    return {"description": description, "indexed": False}
-
-
 class RevisionSchema(RecordSchema):
     """The attributes of revisions."""
 
-    at = DateTime(dump_only=True, metadata=_unindexed("When the resource was written."))
+    # One index expires them by their time.
+    at = DateTime(dump_only=True, metadata=unindexed("When the resource was written."))
     author = PrincipalName("Who made the change")
     action = Enumeration(
         *(CREATED, UPDATED, DELETED),
         dump_only=True,
-        metadata=_unindexed("What the write has done."),
+        metadata=unindexed("What the write has done."),
     )
-    before = _Values(dump_only=True, metadata=_unindexed("What it has changed, before."))
-    after = _Values(dump_only=True, metadata=_unindexed("The same, after it."))
+    before = _Values(dump_only=True, metadata=unindexed("What it has changed, before."))
+    after = _Values(dump_only=True, metadata=unindexed("The same, after it."))
 
 
 def revision_type(resources: Iterable[ResourceType]) -> ResourceType:

@@ -5,10 +5,11 @@ from functools import partial
 from typing import Any
 
 from registry.http.request_headers import PATTERN
+from registry.jsonapi.parameter_schemas import NUMBER, STRING
 from registry.jsonapi.query import AFTER, QueryScope
 from registry.jsonapi.query_parameters import QUERY_PARAMETERS, AppliesTo
 from registry.model.graph import Graph
-from registry.openapi.schemas import POSITIVE, Json
+from registry.openapi.schemas import Json
 from registry.protocol import (
     CSV_TYPE,
     IDEMPOTENCY_KEY,
@@ -19,12 +20,8 @@ from registry.protocol import (
     ROLL_BACK,
 )
 
-_STRING: Json = {"type": "string"}
 
-
-def _parameter(
-    place: str, name: str, description: str, schema: Json = _STRING, **more: Any
-) -> Json:
+def _parameter(place: str, name: str, description: str, schema: Json = STRING, **more: Any) -> Json:
     """Return a parameter; items of an array are separated by commas."""
     style = {"style": "form", "explode": False} if schema.get("type") == "array" else {}
     parameter = {"name": name, "in": place, "description": description, "schema": schema}
@@ -34,7 +31,7 @@ def _parameter(
 _header = partial(_parameter, "header")
 
 ID = _parameter(
-    "path", "id", "The id of the resource; 404 if it does not exist.", POSITIVE, required=True
+    "path", "id", "The id of the resource; 404 if it does not exist.", NUMBER, required=True
 )
 """The id in the path. Swagger UI prefills it only where `example` is added: nobody changes or
 deletes a resource without having typed its id."""
@@ -58,7 +55,7 @@ IDEMPOTENCY = _header(
     "24 hours gets the response of the first that succeeded, with "
     f"`{IDEMPOTENCY_REPLAYED}: true`, and waits for it if it is in progress. 422 if path, query "
     "string, body or preferences differ.",
-    {**_STRING, "pattern": PATTERN},
+    {**STRING, "pattern": PATTERN},
 )
 
 PREFERENCES = _header(

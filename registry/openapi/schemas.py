@@ -7,19 +7,16 @@ from typing import Any, TypeAlias
 from registry.jsonapi.documents import JSONAPI, Effect
 from registry.jsonapi.error_types import error_types
 from registry.jsonapi.operation_documents import MAX_OPERATIONS
+from registry.jsonapi.parameter_schemas import NUMBER
 from registry.jsonapi.resource_objects import path_of
 from registry.model.attribute_schemas import attribute_schema
 from registry.model.graph import Graph
 from registry.model.implicit_attributes import ID_PATTERN
-from registry.model.record import MAX_ID
 from registry.model.resource_field import ResourceField
 from registry.model.resource_type import InvalidDeclaration, Relationship, ResourceType
 from registry.protocol import OPERATIONS, RESULTS
 
 Json: TypeAlias = dict[str, Any]
-
-POSITIVE: Json = {"type": "integer", "format": "int64", "minimum": 1, "maximum": MAX_ID}
-"""The schema of an id or a page number."""
 
 
 def title(resource_type: ResourceType) -> str:
@@ -76,7 +73,7 @@ def or_null(schema: Json) -> Json:
 
 
 _ID: Json = {"type": "string", "pattern": f"^{ID_PATTERN}$", "example": "1"}
-_REFERENCE: Json = {"id": {"oneOf": [_ID, POSITIVE], "example": "1"}}
+_REFERENCE: Json = {"id": {"oneOf": [_ID, NUMBER], "example": "1"}}
 _REMOVAL: Json = {"id": {"oneOf": [{"type": "string"}, {"type": "integer"}], "example": "1"}}
 _LOCAL_ID: Json = {"lid": text("The `lid` of a resource that a preceding operation adds.")}
 

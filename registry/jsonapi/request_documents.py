@@ -133,27 +133,20 @@ class DocumentLoader:
         self, attributes: _Object, resource: ResourceType, position: JsonPointer, *, creates: bool
     ) -> tuple[_Object, _Object]:
         """Return the attributes to store, and those that are read-only and must not differ."""
-        read_only = _Object()
         if len(attributes) > len(resource.readable) + MAX_ERRORS:
             # The time that marshmallow takes is quadratic in the number of errors.
             unknown = dict.fromkeys(attributes.keys() - resource.readable.keys(), ())
             self.errors.extend(invalid_attributes(resource, unknown, position))
+        read_only = {
+            name: value
+            for name, value in attributes.items()
+            if not creates and resource.is_read_only(name)
+        }
+        written = {name: value for name, value in attributes.items() if name not in read_only}
         try:
-            return resource.load(attributes, partial=not creates), read_only
+            return resource.load(written, partial=not creates), read_only
         except ValidationError as error:
             defects = error.messages_dict
-        if not creates:
-            read_only = {
-                name: attributes[name]
-                for name in attributes
-                if name in defects and resource.is_read_only(name)
-            }
-        if read_only:
-            written = {name: value for name, value in attributes.items() if name not in read_only}
-            try:
-                return resource.load(written, partial=True), read_only
-            except ValidationError as error:
-                defects = error.messages_dict
         sent = {name: defects[name] for name in attributes if name in defects}
         # In the order of the document, then what is missing.
         self.errors.extend(invalid_attributes(resource, sent | defects, position))

@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -61,18 +61,27 @@ def one_of(*choices: str) -> Callable[[str], str]:
     return parse
 
 
-def secret_in(name: str) -> str:
-    """Return the text in a file, without white space at its ends."""
+def secret(name: str, environment: Mapping[str, str]) -> str:
+    """Return the value of a variable, or the text of the file that the variable `NAME_FILE` names.
+
+    Other users, and `docker inspect`, see variables. Empty if neither is set. The reason of a
+    ValueError begins with the name of the variable.
+    """
+    source = f"{name}_FILE"
+    value, file = environment.get(name, ""), environment.get(source)
+    if not file:
+        return value
+    if value:
+        raise ValueError(f"{name} and {source}: set one of them")
     try:
-        with Path(name).open("rb") as file:
-            content = file.read(_MAX_SECRET + 1)
+        with Path(file).open("rb") as opened:
+            content = opened.read(_MAX_SECRET + 1)
     except OSError as error:
-        raise ValueError(f"cannot read {name} ({error.strerror})") from None
+        raise ValueError(f"{source}: cannot read {file} ({error.strerror})") from None
     if len(content) > _MAX_SECRET:
-        raise ValueError(f"{name} has more than {_MAX_SECRET:,} bytes")
-    text = content.decode(errors="replace").strip()
-    if not text:
-        raise ValueError(f"{name} is empty")
+        raise ValueError(f"{source}: {file} has more than {_MAX_SECRET:,} bytes")
+    if not (text := content.decode(errors="replace").strip()):
+        raise ValueError(f"{source}: {file} is empty")
     return text
 
 

@@ -27,15 +27,12 @@ from registry.setting_parsers import (
     one_of,
     origin,
     seconds,
-    secret_in,
+    secret,
     worker_count,
 )
 
 CORES = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 """The cores that this process may use."""
-
-_URI_FILE = "MONGODB_URI_FILE"
-"""The variable that names a file with the URI: other users, and `docker inspect`, see variables."""
 
 _CREDENTIALS = re.compile("://.*@", re.DOTALL)
 """Everything to the last @, as credentials that are not escaped may have any character."""
@@ -232,7 +229,11 @@ class Parser(argparse.ArgumentParser):
         Exits as `parse_settings` does.
         """
         values: dict[str, Any] = {}
-        environment = self._with_uri(environment)
+        uri = variable("mongodb_uri")
+        try:
+            environment = {**environment, uri: secret(uri, environment)}
+        except ValueError as error:
+            self.error(str(error))
         for name, field in _FIELDS.items():
             source, texts = _texts(field, getattr(parsed, name, None), environment)
             parse, *_ = _HINTS[name].__metadata__
@@ -243,15 +244,6 @@ class Parser(argparse.ArgumentParser):
         if contradiction := settings.contradiction():
             self.error(contradiction)
         return settings
-
-    def _with_uri(self, environment: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the variables, with the URI of the file that one of them names."""
-        name, uri = environment.get(_URI_FILE), variable("mongodb_uri")
-        if not name:
-            return environment
-        if environment.get(uri):
-            self.error(f"{uri} and {_URI_FILE}: set one of them")
-        return {**environment, uri: self._parse(_URI_FILE, name, secret_in)}
 
     def _parse(self, source: str, text: str, parse: Callable[[str], Any]) -> Any:
         """Return the parsed value; source: the flag or variable that an error message names."""

@@ -12,12 +12,10 @@ from registry.client.transport import base_url
 from registry.commands.output import fail
 from registry.model.graph import Graph
 from registry.program import InvalidSetting, note, program
-from registry.setting_parsers import secret_in
+from registry.setting_parsers import secret
 from registry.settings import VARIABLES, Parser, Settings, add_setting, variable
 
 TOKEN_VARIABLE = "REGISTRY_TOKEN"  # noqa: S105 - the name of a variable
-
-_TOKEN_FILE = "REGISTRY_TOKEN_FILE"  # noqa: S105 - the name of a variable
 
 _REMEDIES = {
     401: f": set the variable {TOKEN_VARIABLE} to a valid access token",
@@ -43,8 +41,8 @@ _URL, _DEFAULT_URL = "REGISTRY_URL", "http://127.0.0.1:8080"
 
 _OF_CLIENTS = (
     f"If the service requires an access token, set the variable {TOKEN_VARIABLE} to it, or "
-    f"{_TOKEN_FILE} to a file that has it. Set SSL_CERT_FILE to the certificates of a private "
-    "authority."
+    f"{TOKEN_VARIABLE}_FILE to a file that has it. Set SSL_CERT_FILE to the certificates of a "
+    "private authority."
 )
 
 
@@ -141,14 +139,10 @@ def open_client(url: str) -> Client:
     Exits with status 2 if the file with the token cannot be used. Raises RegistryError for a token
     that no header can have.
     """
-    token = os.environ.get(TOKEN_VARIABLE, "").strip()
-    if file := os.environ.get(_TOKEN_FILE):
-        try:
-            if token:
-                raise ValueError(f"{TOKEN_VARIABLE} is set too: set one of them")
-            token = secret_in(file)
-        except ValueError as error:
-            fail(InvalidSetting(f"{_TOKEN_FILE}: {error}"))
+    try:
+        token = secret(TOKEN_VARIABLE, os.environ).strip()
+    except ValueError as error:
+        fail(InvalidSetting(str(error)))
     if not token.isprintable():
         raise RegistryError(f"{TOKEN_VARIABLE} has control characters, which no token has")
     return Client(url, token)

@@ -85,4 +85,4 @@ async def test_the_token_may_be_in_a_file(
         assert line.count("\n") == 1
     monkeypatch.setenv("REGISTRY_TOKEN_FILE", str(file))
     monkeypatch.setenv("REGISTRY_TOKEN", "reg_5")
-    assert "REGISTRY_TOKEN is set too" in refused()
+    assert "REGISTRY_TOKEN and REGISTRY_TOKEN_FILE: set one of them" in refused()

@@ -24,9 +24,10 @@ from pymongo.errors import BulkWriteError, PyMongoError
 from registry import __version__
 from registry.mongod.data_directory import RESERVE_BYTES, has_space
 from registry.operations.upgrade import FORMAT_ID
-from registry.storage.last_backup import LAST_BACKUP_ID, SERVICE_COLLECTION, store_last_backup
 from registry.storage.mongo.mongo_client import (
     INCOMPLETE_RESTORE,
+    LAST_BACKUP_ID,
+    SERVICE_COLLECTION,
     Database,
     SnapshotExpired,
     is_incomplete,
@@ -166,7 +167,11 @@ async def back_up(database: Database, file: IO[bytes]) -> Manifest:
 async def record_backup(database: Database, manifest: Manifest) -> None:
     """Store the time of a backup whose file is complete. Raises BackupError."""
     with _translated_errors():
-        await store_last_backup(database, datetime.fromisoformat(manifest.time))
+        await database[SERVICE_COLLECTION].update_one(
+            {"_id": LAST_BACKUP_ID},
+            {"$max": {"time": datetime.fromisoformat(manifest.time)}},
+            upsert=True,
+        )
 
 
 async def restore(

@@ -20,8 +20,7 @@ from registry.operations.dangling_links import dangling_links, linked, unlink
 from registry.program import StartError
 from registry.storage.counters import COUNTERS, LAST, count_records
 from registry.storage.indexes import drop_index
-from registry.storage.last_backup import SERVICE_COLLECTION
-from registry.storage.mongo.mongo_client import Database
+from registry.storage.mongo.mongo_client import SERVICE_COLLECTION, Database
 from registry.storage.records import Stage, recompute
 from registry.storage.validators import complete
 

@@ -2,10 +2,10 @@
 
 from registry import capacity as capacity  # sizes the pool before motor is imported
 from registry.storage.bulkheads import Bulkhead as Bulkhead
-from registry.storage.last_backup import SERVICE_COLLECTION as SERVICE_COLLECTION
 from registry.storage.mongo.batching import Coalescer as Coalescer
 from registry.storage.mongo.change_feed import ChangeFeed as ChangeFeed
 from registry.storage.mongo.change_feed import Commit as Commit
+from registry.storage.mongo.mongo_client import SERVICE_COLLECTION as SERVICE_COLLECTION
 from registry.storage.mongo.mongo_client import Database as Database
 from registry.storage.mongo.mongo_client import SnapshotExpired as SnapshotExpired
 from registry.storage.mongo.mongo_client import connect as connect

@@ -12,16 +12,20 @@ from registry.capacity import Capacity
 from registry.jsonapi.changes import Write
 from registry.jsonapi.error_types import DiskFull, InvalidPosition, PositionExpired
 from registry.model.graph import Graph
+from registry.model.record import ID
 from registry.mongod.data_directory import RESERVE_BYTES, DiskSpace
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.counters import COUNTERS, prepare_counters
 from registry.storage.errors import RecordRefused, translated_errors
-from registry.storage.index_builds import IndexBuilds
-from registry.storage.indexes import prepare_expiry, prepare_unique_indexes
-from registry.storage.last_backup import find_last_backup
+from registry.storage.indexes import IndexBuilds, prepare_expiry, prepare_unique_indexes
 from registry.storage.mongo.batching import Coalescer
 from registry.storage.mongo.change_feed import ChangeFeed
-from registry.storage.mongo.mongo_client import Database, observed
+from registry.storage.mongo.mongo_client import (
+    LAST_BACKUP_ID,
+    SERVICE_COLLECTION,
+    Database,
+    observed,
+)
 from registry.storage.mongo.positions import FeedPosition, Positions
 from registry.storage.mongo.read_commands import ReadCommands
 from registry.storage.mongo.transactions import Transactions
@@ -119,11 +123,16 @@ class Repository:
         return bool(hello["isWritablePrimary"])
 
     async def last_backup(self) -> float | None:
-        """Return the time of the last backup, as `find_last_backup`; None if MongoDB fails."""
+        """Return the time of the last backup, in seconds since 1970; 0 without one.
+
+        None if MongoDB fails.
+        """
         try:
-            return await find_last_backup(self._database)
+            with pymongo.timeout(_STATUS_SECONDS):
+                found = await self._database[SERVICE_COLLECTION].find_one({ID: LAST_BACKUP_ID})
         except PyMongoError:
             return None
+        return found["time"].timestamp() if found else 0.0
 
     def snapshot(self, time: Timestamp | None = None) -> Snapshot:
         """Return a snapshot for one document: of the time of a write, by default the latest."""

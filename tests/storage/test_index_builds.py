@@ -10,7 +10,7 @@ import pytest
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
 from registry.resources import RESOURCES
-from registry.storage import index_builds
+from registry.storage import indexes
 from registry.storage.indexes import build_indexes
 from tests.conftest import Serve
 from tests.mongods import Client, mongod_with_fail_points
@@ -64,7 +64,7 @@ async def test_queries_of_a_type_without_indexes_count_as_heavy(
     async def wait(*_: object) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(index_builds, "build_indexes", wait)
+    monkeypatch.setattr(indexes, "build_indexes", wait)
     await database.computers.insert_many(
         complete_record({"_id": number, "serial": "S"}) for number in (1, 2)
     )
@@ -153,7 +153,7 @@ async def test_a_build_with_a_defect_is_logged_and_repeated(
             raise failures.pop()
         await build_indexes(database, resource)
 
-    monkeypatch.setattr(index_builds, "build_indexes", fail_once)
+    monkeypatch.setattr(indexes, "build_indexes", fail_once)
     await fill(database, 10)
     await serve(small_collection=1, index_retry_seconds=0.01)
     assert "KeyError: 'a defect'" in caplog.text

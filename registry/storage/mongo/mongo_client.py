@@ -185,6 +185,10 @@ def reason_of(error: Exception) -> str:
     return re.sub(r"(?<=execute command )\{ (\w+): .*", r"`\1`", message).rstrip(".")
 
 
+SERVICE_COLLECTION, LAST_BACKUP_ID = "registry", "backup"
+"""The collection that has the number of the format of the data, and the time of the last complete
+backup under this id."""
+
 INCOMPLETE_RESTORE = "incomplete_restore"
 """The collection that exists, with the time of the backup, until a restore is complete."""
 

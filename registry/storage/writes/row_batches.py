@@ -16,6 +16,7 @@ from registry.rows.rows import Mention, Row
 from registry.storage.counters import NewIds
 from registry.storage.mongo.transactions import Transaction
 from registry.storage.records import is_same
+from registry.storage.writes.histories import add_history
 from registry.storage.writes.identity_map import RecordKey
 from registry.storage.writes.row_matches import FIRST_DRY_ID, RowMatches, RowMemory, value_of
 from registry.storage.writes.unit_of_work import UnitOfWork
@@ -140,7 +141,8 @@ class RowUnit(UnitOfWork):
             if row.line in batch.refused:
                 raise batch.refused[row.line]
             results = self._apply_part(self._writes(row), {})
-            self._add_history(changes_links=bool(row.links))
+            changes_links = bool(row.links)
+            add_history(self._records, self._graph, self._time, changes_links=changes_links)
         except InvalidFile:
             raise
         except RequestError as error:

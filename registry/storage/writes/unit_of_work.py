@@ -28,9 +28,8 @@ from registry.storage.records import (
     is_same,
     new_record,
 )
+from registry.storage.writes.histories import add_history
 from registry.storage.writes.identity_map import RESULTS, IdentityMap, RecordKey, Wanted
-from registry.storage.writes.link_periods import add_periods
-from registry.storage.writes.revision_records import add_revisions
 from registry.storage.writes.unique_values import UniqueValues, completed, rejection
 from registry.storage.writes.write_requests import (
     Outcome,
@@ -216,15 +215,9 @@ class UnitOfWork:
                 self._store([request], [results])
                 self._set_unique.clear()
             results += self._apply_part(rest, ids)
-        self._add_history(changes_links=request.changes_links)
+        changes_links = request.changes_links
+        add_history(self._records, self._graph, self._time, changes_links=changes_links)
         return results
-
-    def _add_history(self, *, changes_links: bool) -> None:
-        """Add the periods and revisions of what the current request has changed."""
-        if changes_links:
-            add_periods(self._records, self._graph, self._time)
-        if self._graph.revisions:
-            add_revisions(self._records, self._graph, self._time)
 
     def _apply_part(self, writes: Sequence[Write], ids: dict[int, int]) -> list[WriteResult]:
         """Apply writes, and go on after one that is refused, so that all errors are reported.

@@ -28,7 +28,7 @@ def number_of_related(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
         return
     most = {"several": 5, "many": 0}[request.param]
-    ids = {"MAX_IDS": most, "_MAX_TOTAL_IDS": most, "_FEW_IDS": 0}
+    ids = {"MAX_IDS": most, "_MAX_TOTAL_IDS": most}
     records = {"_MAX_SORTED": most, "MAX_BATCH": 7, "RECORDS_PER_RESULT": 2}
     with limited(**ids, **records, _EXTRA_TARGETS=most // 2):
         yield

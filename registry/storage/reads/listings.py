@@ -169,7 +169,8 @@ async def _counted_page(
     records: list[Record] = []
     if size > 0 and place and plan.is_by_id:
         async with plan.admitted(is_heavy=plan.is_heavy(place.skipped)):
-            records = await plan.first_by_id(place.start, size, place.skipped)
+            before = place.start + (1 if order[0].descending else -1)
+            records = await plan.page(order, size, (before,), place.skipped)
     elif size > 0 and offset <= after:
         records = await _read_at(plan, order, size, offset)
     elif size > 0:

@@ -8,6 +8,7 @@
   are read in their order, by an index, each batch with the records that link to them.
 """
 
+from collections import defaultdict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -30,7 +31,7 @@ from registry.model.record import ID, Record
 from registry.model.resource_type import Relationship, ResourceType
 from registry.storage.mongo.read_commands import aggregate_command, find_command
 from registry.storage.reads.filters import finds_related, to_query
-from registry.storage.reads.plan import RELATED, Plan, beyond, position_of, sort_field
+from registry.storage.reads.plan import RELATED, Plan, position_of, sort_document
 from registry.storage.reads.snapshot import Snapshot
 from registry.storage.records import Conditions, Stage, conjunction, projection
 
@@ -40,9 +41,6 @@ MAX_BATCH = 1_000
 MAX_IDS = 5_000
 """Ids in the condition of a page, whose records MongoDB sorts in 12 ms."""
 
-_FEW_IDS = 1_000
-"""Ids of related resources that a small request may look up."""
-
 _MAX_TOTAL_IDS = 500_000
 """Ids in the conditions of a total: each takes up to 18 bytes of a command of at most 16 MiB."""
 
@@ -50,14 +48,13 @@ _MAX_SORTED = 200
 """Records that are joined and sorted as a whole, which takes 5 ms."""
 
 RECORDS_PER_RESULT = 10
-"""Records read at a time per record needed, where others follow or a filter applies to them."""
+"""Records read at a time per record needed, where a filter on related resources applies to them."""
 
 _EXTRA_TARGETS = 16
 """Targets in the first batch beyond the records that are needed: some targets have none."""
 
 _UNLINKED: Record = {ID: None}
 """Stands in for a missing target. All its fields are null, so it sorts first or last."""
-
 
 _FindIds: TypeAlias = Callable[[Related], Awaitable[set[int] | None]]
 """Returns the values of the field that links to what satisfies a condition; None for too many."""
@@ -80,22 +77,21 @@ class RelatedPlan(Plan):
     """A plan whose filters, or the beginning of whose order, name related resources."""
 
     async def follow(self) -> Plan:
-        """Return the plan by ids instead of related resources, if indexes find few of these."""
-        if not self._related or not finds_related(self._related, self.snapshot.reads.unindexed):
+        """Return the plan by ids instead of related resources, if these are few."""
+        if not self._related:
             return self
-        async with self.admitted(is_heavy=False):
-            return await self._with_ids(_FEW_IDS)
+        is_found = finds_related(self._related, self.snapshot.reads.unindexed)
+        async with self.admitted(is_heavy=not is_found):
+            return await self._with_ids(MAX_IDS)
 
     async def page(
         self, order: Order, size: int, position: Position = END, offset: int = 0
     ) -> list[Record]:
         """Return at most `size` records in an order, after a position and an offset."""
-        plan = await self._with_ids(MAX_IDS)
-        if not isinstance(plan, RelatedPlan):
-            return await plan.page(order, size, position, offset)
         records: list[Record] = []
-        batches = plan._batches(order, position, min(offset + size, MAX_BATCH))
-        async with aclosing(batches):
+        async with aclosing(
+            self._batches(order, position, min(offset + size, MAX_BATCH))
+        ) as batches:
             async for batch in batches:
                 records += batch[offset:]
                 offset = max(0, offset - len(batch))
@@ -105,14 +101,8 @@ class RelatedPlan(Plan):
 
     async def stream(self, size: int) -> AsyncGenerator[list[Record]]:
         """Yield all records in chunks of this size, the last of which may be shorter."""
-        plan = await self._with_ids(MAX_IDS)
-        batches = (
-            plan._batches(self.order, END, size)
-            if isinstance(plan, RelatedPlan)
-            else plan.stream(size)
-        )
         records: list[Record] = []
-        async with aclosing(batches):
+        async with aclosing(self._batches(self.order, END, size)) as batches:
             async for batch in batches:
                 records += batch
                 while len(records) >= size:
@@ -138,9 +128,7 @@ class RelatedPlan(Plan):
 
     async def _with_ids(self, limit: int) -> Plan:
         """Return the plan by ids instead of related resources, where these are not too many."""
-        if not self._related:
-            return self
-        find = partial(_few_linked, self.snapshot, limit)
+        find = partial(_ids_of_all, self.snapshot, limit)
         filters = [await _by_ids(part, find) for part in self.filters]
         return plan_of(self.snapshot, self.resource_type, filters, self.order, self.fields)
 
@@ -151,39 +139,30 @@ class RelatedPlan(Plan):
 
         size: records that are needed.
         """
-        async for records in self._candidates(order, position, size):
+        relationship = sorted_relationship(order)
+        if relationship and await super().count(_MAX_SORTED + 1) > _MAX_SORTED:
+            batches = RelatedOrder(self, order, relationship, self._related).batches(position, size)
+        else:
+            needed = RECORDS_PER_RESULT * size if self._related else size
+            batches = self.read_batches(self.conditions, order, position, min(needed, MAX_BATCH))
+        async for records in batches:
             yield await self._matching(records) if self._related and records else records
 
     async def _matching(self, records: list[Record]) -> list[Record]:
         """Return those records that satisfy the filters on related resources."""
-        find, others = partial(_linked_among, self.snapshot, records), list[Filter]()
-        for part in self._related:
-            if isinstance(part, Related):
-                (field, _), values = _link_fields(part.relationship), await find(part)
-                records = [record for record in records if record.get(field) in values]
-            else:
-                others.append(await _by_ids(part, find))
-        if not others:
-            return records
+        find = partial(_ids_among, self.snapshot, records)
+        filters = [await _by_ids(part, find) for part in self._related]
         among = {ID: {"$in": [record[ID] for record in records]}}
-        query = conjunction([among, *map(to_query, others)])
+        query = conjunction([among, *map(to_query, filters)])
         command = find_command(self.resource_type.collection, query, projection(()))
         matching = {record[ID] for record in await self.snapshot.run(command)}
         return [record for record in records if record[ID] in matching]
 
-    async def _candidates(
-        self, order: Order, position: Position, size: int
+    async def read_batches(
+        self, conditions: Conditions, order: Order, position: Position, size: int
     ) -> AsyncGenerator[list[Record]]:
-        """Yield all records after a position, except that filters on related resources apply."""
-        relationship = sorted_relationship(order)
-        if relationship and await super().count(_MAX_SORTED + 1) > _MAX_SORTED:
-            related_order = RelatedOrder(self, order, relationship, self._related)
-            async for records in related_order.batches(position, size):
-                yield records
-            return
-        if self._related:
-            size = min(RECORDS_PER_RESULT * size, MAX_BATCH)
-        while records := await self.after(self.conditions, order, position, size):
+        """Yield the records that satisfy conditions, after a position."""
+        while records := await self.read(conditions, order, size, position):
             yield records
             if len(records) < size:
                 return
@@ -203,6 +182,107 @@ def sorted_relationship(order: Order) -> Relationship | None:
     return keys[-1].relationship if keys[-1].stored_name == ID else None
 
 
+class RelatedOrder:
+    """Reads the records of a plan in an order that has a `sorted_relationship`, by its targets.
+
+    filters: on related resources; they may reduce the targets to read, but callers have to check
+    each record. Records whose target does not exist are left out: no index of the targets has them.
+    """
+
+    def __init__(
+        self,
+        plan: RelatedPlan,
+        order: Order,
+        relationship: Relationship,
+        filters: Iterable[Filter],
+    ) -> None:
+        self._plan = plan
+        self._name, self._foreign_key = relationship.name, relationship.foreign_key
+        self._order, self._own = order, order[-1:]
+        parts = [
+            part.part
+            for part in filters
+            if isinstance(part, Related) and part.relationship == relationship
+        ]
+        target = plan.snapshot.reads.graph[relationship.target]
+        target_order = tuple(replace(key, relationship=None) for key in order[:-1])
+        self._targets = Plan(plan.snapshot, target, parts, target_order)
+
+    async def batches(self, position: Position, size: int) -> AsyncGenerator[list[Record]]:
+        """Yield all records after a position in batches. size: records that are needed."""
+        number, after = size + _EXTRA_TARGETS, position[-1:]
+        async for targets in self._target_batches(position[:-1], number):
+            async for records in self._linked(targets, after, number):
+                yield records
+            after = END
+
+    async def _target_batches(self, place: Position, number: int) -> AsyncGenerator[list[Record]]:
+        """Yield the target at a place by itself, then all targets after it in batches.
+
+        If the first batch has too few records, only targets that have any are read after it,
+        unless there are many of these.
+        """
+        plan, targets, is_last = self._plan, self._targets, self._own[0].descending
+        has_unlinked, conditions = not targets.filters, targets.conditions
+        if place[-1] is None if place else not is_last:
+            if place or has_unlinked:
+                yield [_UNLINKED]
+            if is_last:
+                return
+            place = END
+        elif place:
+            names = sort_document(targets.order)
+            there = [{name: {"$eq": value}} for name, value in zip(names, place, strict=True)]
+            yield await targets.read(there, targets.order, 1)
+        is_first = True
+        while batch := await targets.read(conditions, targets.order, number, place):
+            yield batch
+            if len(batch) < number:
+                break
+            if is_first:
+                ids = await _linked_ids(
+                    plan.snapshot, plan.resource_type, plan.conditions, self._foreign_key, MAX_IDS
+                )
+                conditions = [*conditions, *([] if ids is None else [{ID: {"$in": sorted(ids)}}])]
+                is_first = False
+            place = position_of(batch[-1], targets.order)
+            number = min(2 * number, max(number, MAX_BATCH))
+        if has_unlinked and is_last:
+            yield [_UNLINKED]
+
+    async def _linked(
+        self, targets: Sequence[Record], after: Position, number: int
+    ) -> AsyncGenerator[list[Record]]:
+        """Yield the records that link to targets; those of a single one, after a position.
+
+        If targets have too many records for one command, they are divided.
+        """
+        plan, key, limit = self._plan, self._foreign_key, RECORDS_PER_RESULT * number
+        if len(targets) <= 1:
+            for target in targets:
+                conditions = [*plan.conditions, {key: {"$eq": target[ID]}}]
+                async for records in plan.read_batches(conditions, self._own, after, number):
+                    yield [{**record, RELATED: {self._name: target}} for record in records]
+            return
+        conditions = [*plan.conditions, {key: {"$in": [target[ID] for target in targets]}}]
+        order = (replace(self._own[0], stored_name=key), *self._own)
+        found = await plan.read(conditions, order, limit)
+        if len(found) == limit:
+            half = len(targets) // 2
+            for some in (targets[:half], targets[half:]):
+                async for records in self._linked(some, END, number):
+                    yield records
+            return
+        linked: dict[int, list[Record]] = defaultdict(list)
+        for record in found:
+            linked[record[key]].append(record)
+        yield [
+            {**record, RELATED: {self._name: target}}
+            for target in targets
+            for record in linked[target[ID]]
+        ]
+
+
 async def _by_ids(part: Filter, find: _FindIds) -> Filter:
     """Return a filter with conditions on ids in place of those on related resources."""
     match part:
@@ -217,11 +297,23 @@ async def _by_ids(part: Filter, find: _FindIds) -> Filter:
     return part
 
 
-async def _few_linked(snapshot: Snapshot, limit: int, related: Related) -> set[int] | None:
+async def _ids_of_all(snapshot: Snapshot, limit: int, related: Related) -> set[int] | None:
     """Return the values that link to what satisfies a condition; None for more than `limit`."""
     _, linking = _link_fields(related.relationship)
     conditions = [to_query(related.part) or {linking: {"$ne": None}}]
     return await _linked_ids(snapshot, related.target, conditions, linking, limit)
+
+
+async def _ids_among(snapshot: Snapshot, records: Sequence[Record], related: Related) -> set[int]:
+    """Return the values by which some of the records are linked to what satisfies a condition."""
+    field, linking = _link_fields(related.relationship)
+    keys = {record[field] for record in records if record.get(field) is not None}
+    stages: list[Stage] = [
+        {"$match": {"$and": [{linking: {"$in": [*keys]}}, to_query(related.part)]}},
+        {"$group": {ID: f"${linking}"}},  # many may link to the same record
+    ]
+    found = await snapshot.run(aggregate_command(related.target.collection, stages))
+    return {group[ID] for group in found}
 
 
 async def _linked_ids(
@@ -241,141 +333,12 @@ async def _linked_ids(
     found = await snapshot.run(aggregate_command(resource_type.collection, [*stages, ids]))
     if not found:
         return set()
-    return None if found[0]["count"] > limit else _not_null(found[0]["ids"])
-
-
-async def _linked_among(
-    snapshot: Snapshot, records: Sequence[Record], related: Related
-) -> set[int]:
-    """Return the values by which some of the records are linked to what satisfies a condition."""
-    field, linking = _link_fields(related.relationship)
-    keys = _not_null(record.get(field) for record in records)
-    query = {"$and": [{linking: {"$in": [*keys]}}, to_query(related.part)]}
-    collection = related.target.collection
-    command = find_command(collection, query, projection(()))
-    if linking != ID:  # many may link to the same record
-        stages: list[Stage] = [{"$match": query}, {"$group": {ID: f"${linking}"}}]
-        command = aggregate_command(collection, stages)
-    return {found[ID] for found in await snapshot.run(command)}
-
-
-def _not_null(values: Iterable[int | None]) -> set[int]:
-    """Return the ids among the values of a link: null links to no resource."""
-    return {value for value in values if value is not None}
+    return (
+        None if found[0]["count"] > limit else {id_ for id_ in found[0]["ids"] if id_ is not None}
+    )
 
 
 def _link_fields(relationship: Relationship) -> tuple[str, str]:
     """Return the stored field of records that links them to related ones, and the latter's."""
     key = relationship.foreign_key
     return (ID, key) if relationship.to_many else (key, ID)
-
-
-class RelatedOrder:
-    """Reads the records of a plan in an order that has a `sorted_relationship`.
-
-    filters: on related resources; they may reduce the targets to read, but callers have to check
-    each record. Records whose target does not exist are left out: no index of the targets has them.
-    """
-
-    def __init__(
-        self,
-        records: Plan,
-        order: Order,
-        relationship: Relationship,
-        filters: Iterable[Filter],
-    ) -> None:
-        self._records = records
-        self._name, self._foreign_key = relationship.name, relationship.foreign_key
-        self._own_key = order[-1]
-        self._order = tuple(replace(key, relationship=None) for key in order[:-1])
-        parts = [
-            part.part
-            for part in filters
-            if isinstance(part, Related) and part.relationship == relationship
-        ]
-        target = records.snapshot.reads.graph[relationship.target]
-        self._targets = Plan(records.snapshot, target, parts, self._order)
-
-    async def batches(self, position: Position, size: int) -> AsyncGenerator[list[Record]]:
-        """Yield all records after a position in batches, the first probably of `size` or more.
-
-        Raises PyMongoError.
-        """
-        limit = RECORDS_PER_RESULT * (size + _EXTRA_TARGETS)
-        after = beyond(self._own_key, position[-1]) if position else ()
-        async for targets in self._target_batches(position[:-1], size):
-            async for records in self._linked(targets, after, limit):
-                yield records
-            after = ()
-
-    async def _target_batches(self, place: Position, size: int) -> AsyncGenerator[list[Record]]:
-        """Yield the target at a place by itself, then all targets after it in batches.
-
-        If the first batch has too few records, only targets that have any are read after it,
-        unless there are many of these.
-        """
-        is_last, has_unlinked = self._own_key.descending, not self._targets.filters
-        if place and place[-1] is None:
-            yield [_UNLINKED]
-            if is_last:
-                return
-            place = ()
-        elif place:
-            fields = map(sort_field, self._order)
-            there = [{name: {"$eq": value}} for name, value in zip(fields, place, strict=True)]
-            yield await self._targets.first(there, self._order, 1)
-        elif has_unlinked and not is_last:
-            yield [_UNLINKED]
-        records, key, number = self._records, self._foreign_key, size + _EXTRA_TARGETS
-        keys = [
-            {ID: condition[key]} for condition in records.conditions if condition.keys() == {key}
-        ]
-        conditions: Conditions = [*self._targets.conditions, *keys]
-        is_first = True
-        while targets := await self._targets.after(conditions, self._order, place, number):
-            yield targets
-            if len(targets) < number:
-                break
-            if is_first:
-                ids = await _linked_ids(
-                    records.snapshot, records.resource_type, records.conditions, key, MAX_IDS
-                )
-                conditions = [*conditions, *([] if ids is None else [{ID: {"$in": sorted(ids)}}])]
-                is_first = False
-            place = position_of(targets[-1], self._order)
-            number = min(2 * number, max(number, MAX_BATCH))
-        if has_unlinked and is_last:
-            yield [_UNLINKED]
-
-    async def _linked(
-        self, targets: Sequence[Record], after: Conditions, limit: int
-    ) -> AsyncGenerator[list[Record]]:
-        """Yield the records that link to targets, at most so many at a time.
-
-        after: conditions on the records. If targets have too many records, they are divided.
-        """
-        key = self._foreign_key
-        order = replace(self._own_key, stored_name=key), self._own_key
-        pending = [targets] if targets else []
-        while pending:
-            some = pending.pop()
-            linked = {key: {"$in": [target[ID] for target in some]}}
-            found = await self._records.read(
-                [*self._records.conditions, linked, *after], order, limit
-            )
-            if len(found) == limit and len(some) > 1:
-                half = len(some) // 2
-                pending += some[half:], some[:half]
-                continue
-            groups: dict[int | None, list[Record]] = {}
-            for record in found:
-                groups.setdefault(record.get(key), []).append(record)
-            yield [
-                {**record, RELATED: {self._name: target}}
-                for target in some
-                for record in groups.get(target[ID], ())
-            ]
-            after = ()
-            if len(found) == limit:  # of one target
-                after = beyond(self._own_key, found[-1][ID])
-                pending.append(some)

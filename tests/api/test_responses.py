@@ -129,7 +129,7 @@ async def test_large_documents_are_built_and_applied_beside_the_event_loop(
         assert len((await large.get(path)).included) >= COUNT - 1
         assert len(seen) == 1
         assert here not in seen
-    loaded, applied = record(resources, "load_linkage"), record(UnitOfWork, "_apply_part")
+    loaded, applied = record(resources, "load_linkage"), record(UnitOfWork, "_apply_writes")
     members = to_many(*map(str, range(1, COUNT + 1)))["data"]
     padded = [{**member, "meta": {"note": "x" * 100}} for member in members]
     assert (await large.patch("/persons/2/relationships/computers", padded)).status == 204

@@ -16,7 +16,6 @@ from registry.rows.rows import Mention, Row
 from registry.storage.counters import NewIds
 from registry.storage.mongo.transactions import Transaction
 from registry.storage.records import is_same
-from registry.storage.writes.histories import add_history
 from registry.storage.writes.identity_map import RecordKey
 from registry.storage.writes.row_matches import FIRST_DRY_ID, RowMatches, RowMemory, value_of
 from registry.storage.writes.unit_of_work import UnitOfWork
@@ -113,7 +112,7 @@ class RowUnit(UnitOfWork):
             if index % _ROWS_PER_TURN == 0:
                 await asyncio.sleep(0)
             results += self._apply_row(row)
-        store = partial(self._store, requests, [results])
+        store = partial(self._store, [results])
         await self._transaction.run(store, commits=not batch.rolls_back)
         return [results]
 
@@ -136,13 +135,10 @@ class RowUnit(UnitOfWork):
         """Apply a row, or nothing of it; return the results. Raises InvalidFile."""
         batch = self._batch
         self._records.savepoint(batch.author)
-        self._set_unique.clear()  # no row changes a resource of an earlier one
         try:
             if row.line in batch.refused:
                 raise batch.refused[row.line]
-            results = self._apply_part(self._writes(row), {})
-            changes_links = bool(row.links)
-            add_history(self._records, self._graph, self._time, changes_links=changes_links)
+            results = self._apply_writes(self._writes(row), changes_links=bool(row.links))
         except InvalidFile:
             raise
         except RequestError as error:

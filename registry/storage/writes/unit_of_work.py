@@ -112,8 +112,7 @@ class UnitOfWork:
         outcomes = await offload(
             lambda: [self._apply(request) for request in requests], size=len(self._records)
         )
-        store = partial(self._store, requests, outcomes)
-        await self._transaction.run(store, commits=True)
+        await self._transaction.run(partial(self._store, outcomes), commits=True)
         return outcomes
 
     def _has_to_read(self, requests: Sequence[WriteRequest]) -> bool:
@@ -130,7 +129,7 @@ class UnitOfWork:
         outcome = self._apply(request)
         if self._is_alone and isinstance(outcome, RequestError):
             raise outcome
-        self._store([request], [outcome])
+        self._store([outcome])
         return [outcome]
 
     def _load(self, requests: Sequence[WriteRequest]) -> None:
@@ -177,7 +176,7 @@ class UnitOfWork:
         try:
             if request.key and (stored := self._records.get(request.key.record)):
                 return replayed(request.key, stored, request.writes)
-            results = self._apply_all(request)
+            results = self._apply_writes(request.writes, changes_links=request.changes_links)
             if not (self._has_authors and self._has_other_author(request)):
                 if request.key:
                     self._records.put(request.key.record, new_result(request.key, results))
@@ -200,32 +199,13 @@ class UnitOfWork:
         self._authors.update(dict.fromkeys(changed, author))
         return False
 
-    def _apply_all(self, request: WriteRequest) -> list[WriteResult]:
-        """Apply the writes of a request; raises what `_apply` returns.
-
-        Raises _RunsAlone if a part of the writes has to be stored before the others.
-        """
-        writes, results = request.writes, list[WriteResult]()
-        ids: dict[int, int] = {}
-        self._set_unique.clear()
-        while rest := writes[len(results) :]:
-            if results:
-                if not self._is_alone:
-                    raise _RunsAlone
-                self._store([request], [results])
-                self._set_unique.clear()
-            results += self._apply_part(rest, ids)
-        changes_links = request.changes_links
-        add_history(self._records, self._graph, self._time, changes_links=changes_links)
-        return results
-
-    def _apply_part(self, writes: Sequence[Write], ids: dict[int, int]) -> list[WriteResult]:
+    def _apply_writes(self, writes: Sequence[Write], *, changes_links: bool) -> list[WriteResult]:
         """Apply writes, and go on after one that is refused, so that all errors are reported.
 
-        Stops before a write that sets unique attributes of a resource again, as the database only
-        compares stored values. ids: by placeholder; those that the writes give out are added.
+        changes_links: whether they may change links. Raises what `_apply` returns, or _RunsAlone.
         """
-        results, errors = list[WriteResult](), ErrorCollector()
+        results, errors, ids = list[WriteResult](), ErrorCollector(), dict[int, int]()
+        self._set_unique.clear()
         for sent in writes:
             write, id_ = sent, sent.target.id
             if sent.verb is Verb.ADD:
@@ -234,13 +214,25 @@ class UnitOfWork:
                 write, id_ = write.with_ids(ids), ids.get(id_, id_)
             key = write.resource.type, id_
             if key in self._set_unique and self._changes_unique(key, write):
-                break
+                errors.raise_any()
+                self._store_first(results)
             try:
                 results.append(self._apply_write(write, id_, errors))
             except NotFound as error:
                 errors.add(error)
         errors.raise_any()
+        add_history(self._records, self._graph, self._time, changes_links=changes_links)
         return results
+
+    def _store_first(self, results: list[WriteResult]) -> None:
+        """Store the first writes of a request that sets unique attributes of a resource again.
+
+        The database only compares stored values. Raises _RunsAlone, or what `run` does.
+        """
+        if not self._is_alone:
+            raise _RunsAlone
+        self._store([results])
+        self._set_unique.clear()
 
     def _resolve(self, sent: Write, errors: ErrorCollector) -> tuple[Write, int]:
         """Return what an addition stands for, and the id of its resource."""
@@ -347,9 +339,9 @@ class UnitOfWork:
                 self._records.increment_version(relationship.target, former)
         self._records.put((resource.type, id_), None)
 
-    def _store(self, requests: Sequence[WriteRequest], outcomes: Sequence[Outcome]) -> None:
+    def _store(self, outcomes: Sequence[Outcome]) -> None:
         """Store what requests with these outcomes have changed. Raises what `run` does."""
-        is_shared = len(requests) > 1
+        is_shared = len(outcomes) > 1
         try:
             self._records.store()
         except WriteRejected as rejected:

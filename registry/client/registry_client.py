@@ -58,7 +58,7 @@ class Client(Transport):
     def __init__(self, url: str, token: str | None = None) -> None:
         super().__init__(url, token)
         self._collections: Mapping[str, str] = {}  # the last parts of their paths, by type
-        self._are_relationships: dict[str, bool] = {}  # by the paths that relationships would have
+        self._relationships: Mapping[str, Document] = {}  # by type; of version 1.0.0, not known
 
     async def create(self, type_name: str, /, **fields: Any) -> Resource:
         """Create a resource. Raises Conflict if a unique value is taken."""
@@ -205,7 +205,7 @@ class Client(Transport):
         Its version must be the one that was read, or another with the same in all that was read.
         """
         path = await self._path(resource.type, *filter(None, [resource.id]))
-        body = None if method == hdrs.METH_DELETE else await self._body(resource, fields)
+        body = None if method == hdrs.METH_DELETE else self._body(resource, fields)
         headers = {protocol.IDEMPOTENCY_KEY: uuid4().hex, protocol.PREFER: prefer}
         try:
             headers[hdrs.IF_MATCH] = resource.etag or await self._etag(resource)
@@ -231,45 +231,27 @@ class Client(Transport):
             raise Conflict(f"the {resource.type} {resource.id} is not as it was read", 412)
         return now.etag
 
-    async def _body(self, resource: Resource, fields: Document) -> Document:
+    def _body(self, resource: Resource, fields: Document) -> Document:
         """Return the document of a resource."""
         attributes, relationships = dict[str, Any](), dict[str, Any]()
+        known = self._relationships.get(resource.type, _NONE)
         for name, value in fields.items():
-            if await self._is_relationship(resource, name, value):
+            if isinstance(value, Resource | list | tuple) or (value is None and name in known):
                 relationships[name] = {"data": _linkage(value)}
             else:
                 attributes[name] = value
         identifier = {"type": resource.type} | ({"id": resource.id} if resource.id else {})
         return {"data": {**identifier, "attributes": attributes, "relationships": relationships}}
 
-    async def _is_relationship(self, resource: Resource, name: str, value: Any) -> bool:
-        """Return whether a field is a relationship; of None, unless it was read, ask the service.
-
-        It tells by the methods of a path: only the OpenAPI document, which is large, has names.
-        The service is asked once for each name.
-        """
-        if value is not None or name in resource.attributes:
-            return isinstance(value, Resource | list | tuple)
-        if name in resource.related:
-            return True
-        path = await self._path(resource.type, "1", "relationships", name)
-        if path not in self._are_relationships:
-            try:
-                await self.send(hdrs.METH_OPTIONS, path)
-            except RegistryError as error:
-                if error.status != 404:
-                    raise
-                self._are_relationships[path] = False
-            else:
-                self._are_relationships[path] = True
-        return self._are_relationships[path]
-
     async def _path(self, type_name: str, *below: str) -> str:
-        """Return a path in a collection, relative to the base URL."""
+        """Return a path in a collection, relative to the base URL; ask once for all types."""
         if not self._collections:
             document, _ = await self.send(hdrs.METH_GET, "")
             with reading_response():
-                urls = document["meta"]["collections"].items()
+                meta = document["meta"]
+                types = meta.get("types", ())
+                self._relationships = {each["type"]: each["relationships"] for each in types}
+                urls = meta["collections"].items()
                 self._collections = {name: url.rpartition("/")[2] for name, url in urls}
         if type_name not in self._collections:
             known = ", ".join(self._collections)

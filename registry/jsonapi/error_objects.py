@@ -90,10 +90,10 @@ class ApiError(RequestError):
         """The error itself."""
         return (self,)  # not stored, as it would be in a reference cycle
 
-    def to_object(self, id_: str) -> dict[str, Any]:
-        """Return the error object. id_: of this occurrence."""
+    def to_object(self, id_: str | None = None) -> dict[str, Any]:
+        """Return the error object. id_: of this occurrence, if it has one of its own."""
         error: dict[str, Any] = {
-            "id": id_,
+            **({"id": id_} if id_ else {}),
             "status": str(self.status),
             "code": self.code,
             "title": self.title,

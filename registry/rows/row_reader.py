@@ -48,13 +48,9 @@ class RowReader:
         self._width: int | None = None  # the columns of the header, once it was read
         self._columns: dict[tuple[str | None, str], _HeaderColumn] = {}  # by link and attribute
         self._unnamed: list[int] = []
+        self._has_rows = False
         self.ignored: list[str] = []
         self.linked: dict[str, ResourceType] = {}
-
-    @property
-    def has_header(self) -> bool:
-        """Whether the header was read."""
-        return self._width is not None
 
     def report(self, row: Row, errors: Sequence[ApiError]) -> list[dict[str, Any]]:
         """Return the error objects of a row, in the order of its columns.
@@ -70,8 +66,7 @@ class RowReader:
             place, _, name = (error.pointer or "").partition("/attributes/")
             link = place[1:].partition("/")[2] or None
             column = self._columns.get((link, name))
-            shown = error.to_object("") | {"source": {"line": row.line}}
-            del shown["id"]
+            shown = error.to_object() | {"source": {"line": row.line}}
             if name:
                 usual = f"{link}.{name}" if link else name
                 shown["source"]["column"] = column.header if column else usual
@@ -83,15 +78,19 @@ class RowReader:
     def read(self, piece: bytes, *, is_last: bool = False) -> Iterator[Row | None]:
         """Yield the rows that are complete with this piece of the file, None for an empty one.
 
-        Raises InvalidFile, or InvalidParameter for options that do not fit the header.
+        Raises InvalidFile, also for a file without rows, or InvalidParameter for options that do
+        not fit the header.
         """
         for record in self._parser.parse(piece, is_last=is_last):
             if self._width is None:
                 self._read_header(record)
             elif record.defect or any(map(str.strip, record.cells)):
+                self._has_rows = True
                 yield self._row(record)
             else:
                 yield None
+        if is_last and not self._has_rows:
+            raise InvalidFile("The file has no rows." if self._width else "The file is empty.")
 
     def _read_header(self, record: CsvRecord) -> None:
         """Find the columns."""

@@ -19,7 +19,6 @@ from registry.http.request_headers import read_preferences
 from registry.http.views.resource_view import ResourceView
 from registry.jsonapi.error_objects import quoted
 from registry.jsonapi.error_types import (
-    InvalidFile,
     InvalidIdempotencyKey,
     PreconditionFailed,
     UnsupportedMediaType,
@@ -115,10 +114,8 @@ async def _store(
     except Exception as error:
         if not report.has_begun:
             raise
-        errors = [each.to_object("") for each in log_error(view.request, error).errors]
-        for shown in errors:
-            del shown["id"]
-        report.write({"errors": errors})
+        reported = log_error(view.request, error)
+        report.write({"errors": [each.to_object() for each in reported.errors]})
     finally:
         following.cancel()
         with suppress(asyncio.CancelledError, Exception):
@@ -138,23 +135,20 @@ async def _chunks(request: web.Request) -> AsyncGenerator[tuple[bytes, bool]]:
 
 
 async def _batches(reader: RowReader, request: web.Request) -> AsyncGenerator[Sequence[Row]]:
-    """Yield the rows of a file. Raises InvalidFile also for a file without any."""
-    batch, has_rows = list[Row](), False
+    """Yield the rows of a file. Raises what the reader raises."""
+    batch = list[Row]()
     async with aclosing(_chunks(request)) as chunks:
         async for chunk, is_last in chunks:
             for count, row in enumerate(reader.read(chunk, is_last=is_last), 1):
                 if row is not None:
                     batch.append(row)
                 if len(batch) == _BATCH_ROWS:
-                    has_rows = True
                     yield batch
                     batch = []
                 elif count % _ROWS_PER_TURN == 0:
                     await pause()
     if batch:
         yield batch
-    elif not has_rows:
-        raise InvalidFile("The file has no rows." if reader.has_header else "The file is empty.")
 
 
 class _Report:
@@ -212,11 +206,9 @@ class _Report:
             piece = self._waiting.read(_MAX_PART)
             self._sent += len(piece)
             if self._sent == self._written:
-                self._waiting.seek(0)
-                self._waiting.truncate()
+                self._waiting.truncate(0)
                 self._sent = self._written = 0
-                if not self._is_over:
-                    self._has_more.clear()
+                self._has_more.clear()
             if piece:
                 await self._response.write(piece)
         await self._response.write_eof()

@@ -68,23 +68,24 @@ def resource_objects(
         linked = {**linked, **_own_linkage(resource, records, names)}
     visible = visible_values(resource, records, query)
     dumped = fieldset(resource, query.attributes(resource)).dump_all(visible)
-    texts = [orjson.dumps(attributes).decode() for attributes in dumped]
     start = f'{{"type":"{resource.type}","id":"'
-    end = f'"links":{{"self":"{path_of(resource)}/'
+    end = f'"links":{{"self":"/{resource.collection}/'
     counted = relationships.counts.get(resource.type, {})
+    if not (shown_links or linked or counted):
+        return [
+            f'{start}{(id_ := record["_id"])}","attributes":{orjson.dumps(shown).decode()},'
+            f'{end}{id_}"}}}}'
+            for record, shown in zip(records, dumped, strict=True)
+        ]
     ids = [record["_id"] for record in records]
     shown_links += [
         _relationships(resource, name, linked.get(name, {}), counted.get(name, {}), ids)
         for name in {**linked, **counted}
     ]
-    if not shown_links:
-        return [
-            f'{start}{id_}","attributes":{text},{end}{id_}"}}}}'
-            for id_, text in zip(ids, texts, strict=True)
-        ]
     members = (
         shown_links[0] if len(shown_links) == 1 else map(_joined, zip(*shown_links, strict=True))
     )
+    texts = [orjson.dumps(attributes).decode() for attributes in dumped]
     return [
         f'{start}{id_}","attributes":{text},"relationships":{{{shown}}},{end}{id_}"}}}}'
         if shown

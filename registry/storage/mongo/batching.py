@@ -21,6 +21,8 @@ Fetch: TypeAlias = Callable[[], Awaitable[_Result]]
 _Call: TypeAlias = tuple[_Key, asyncio.Future[_Result], float]
 """The key of a caller, what it waits for, and since when."""
 
+_Batch: TypeAlias = list[_Call[_Key, _Result]]
+
 _ITERATIONS_BEFORE_PARTIAL_BATCH = 2
 """Event-loop iterations to wait after a batch of several keys, before a partial one may leave, so
 that callers that have just received their results can join it."""
@@ -55,44 +57,56 @@ class Batcher(Generic[_Key, _Result]):
         self._on_idle = on_idle
         self._is_cancellable = is_cancellable
         self._queue: deque[_Call[_Key, _Result]] = deque()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._batches: dict[asyncio.Task[None], _Batch[_Key, _Result]] = {}
         self._sizes = BATCH_SIZE.labels(name)
         self._waits = BATCH_WAIT.labels(name)
 
     async def close(self) -> None:
         """Wait until the batches under way have ended."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        while self._batches:
+            await asyncio.wait(self._batches)
 
     async def load(self, key: _Key) -> _Result:
         """Return the result of the key. Raises what its batch failed with."""
         future: asyncio.Future[_Result] = self._loop.create_future()
         self._queue.append((key, future, perf_counter()))
         self._start()
-        return await future
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if self._is_cancellable:
+                self._cancel_unwanted(future)
+            raise
 
     def _start(self) -> None:
         """Start a batch if one may leave now: the step after each event."""
-        if self._limits.may_start(len(self._queue), self._keys_in_flight, len(self._tasks)):
-            task = self._loop.create_task(self._run_batch())
-            self._tasks.add(task)
+        if self._limits.may_start(len(self._queue), self._keys_in_flight, len(self._batches)):
+            batch: _Batch[_Key, _Result] = []
+            task = self._loop.create_task(self._run(batch))
+            self._batches[task] = batch
             task.add_done_callback(self._end)
 
     def _end(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        del self._batches[task]
         self._start()
-        if self._on_idle and not self._tasks:
+        if self._on_idle and not self._batches:
             self._on_idle()
 
-    async def _run_batch(self) -> None:
-        batch = self._next_batch()
+    def _cancel_unwanted(self, cancelled: asyncio.Future[_Result]) -> None:
+        """Cancel the batch of a cancelled caller if it has no other one."""
+        for task, batch in self._batches.items():
+            callers = [future for _, future, _ in batch]
+            if cancelled in callers and all(future.cancelled() for future in callers):
+                task.cancel()
+
+    async def _run(self, batch: _Batch[_Key, _Result]) -> None:
+        """Load the callers that wait by now. batch: becomes the list of them."""
+        self._fill(batch)
         if not batch:
             return
         self._sizes.observe(len(batch))
         self._waits.observe(perf_counter() - batch[0][2])
         self._keys_in_flight += len(batch)
-        if self._is_cancellable:
-            _cancel_without([future for _, future, _ in batch])
         try:
             results = await self._batch_fn([key for key, _, _ in batch])
         except Exception as error:  # noqa: BLE001 - raised to each caller
@@ -109,15 +123,13 @@ class Batcher(Generic[_Key, _Result]):
             for _ in range(_ITERATIONS_BEFORE_PARTIAL_BATCH):
                 await asyncio.sleep(0)
 
-    def _next_batch(self) -> list[_Call[_Key, _Result]]:
-        """Remove the oldest callers from the queue, without those that were cancelled."""
-        batch: list[_Call[_Key, _Result]] = []
+    def _fill(self, batch: _Batch[_Key, _Result]) -> None:
+        """Move the oldest callers from the queue to a batch, without those that were cancelled."""
         size = self._limits.size(len(self._queue), self._keys_in_flight)
         while self._queue and len(batch) < size:
             call = self._queue.popleft()
             if not call[1].done():
                 batch.append(call)
-        return batch
 
 
 class Coalescer(Generic[_Result]):
@@ -152,19 +164,6 @@ def _copied(error: Exception) -> Exception:
     own.__cause__, own.__context__ = error.__cause__, error.__context__
     own.__suppress_context__ = error.__suppress_context__
     return own.with_traceback(error.__traceback__)
-
-
-def _cancel_without(callers: Sequence[asyncio.Future[Any]]) -> None:
-    """Cancel the current task as soon as all callers are cancelled."""
-    task, waiting = asyncio.current_task(), set(callers)
-
-    def leave(caller: asyncio.Future[Any]) -> None:
-        waiting.discard(caller)
-        if task and caller.cancelled() and not waiting:
-            task.cancel()
-
-    for caller in callers:
-        caller.add_done_callback(leave)
 
 
 async def _fetch_once(fetches: Sequence[Fetch[_Result]]) -> Sequence[_Result]:

@@ -92,14 +92,14 @@ class Reads:
         self.pages = Coalescer[tuple[Window, Timestamp | None]]("pages")
         self._batchers: dict[Hashable, Batcher[Any, Any]] = {}
 
-    async def look_up(
+    def look_up(
         self,
         resource_type: ResourceType,
         field: str,
         values: Collection[int],
         fields: tuple[str, ...],
         time: Timestamp | None,
-    ) -> ReadResult:
+    ) -> Awaitable[ReadResult]:
         """Return the records that have one of these values in a field.
 
         field: the id, or a foreign key. values: from one to MAX_IDS. fields: the stored ones to
@@ -107,10 +107,9 @@ class Reads:
         """
         limits = LOOKUPS_OF_ONE if len(values) == 1 else LOOKUPS_OF_MANY
         batcher = self._batcher("lookups", limits, self._look_up_batch, resource_type, field, time)
-        result: ReadResult = await batcher.load((values, fields))
-        return result
+        return batcher.load((values, fields))
 
-    async def read_range(self, command: Command, time: Timestamp | None) -> ReadResult:
+    def read_range(self, command: Command, time: Timestamp | None) -> Awaitable[ReadResult]:
         """Return what a `find` command returns that sorts by the id. Raises Unavailable.
 
         Those that wait together are sent as one union.
@@ -118,16 +117,14 @@ class Reads:
         batcher = self._batcher(
             "range_scans", PAGES_BY_ID, self._read_ranges, command["find"], time
         )
-        result: ReadResult = await batcher.load(command)
-        return result
+        return batcher.load(command)
 
-    async def read_counter(
+    def read_counter(
         self, resource_type: ResourceType, time: Timestamp | None
-    ) -> tuple[IdCounter, Timestamp]:
+    ) -> Awaitable[tuple[IdCounter, Timestamp]]:
         """Return the counter of a type, and the time of the snapshot. Raises Unavailable."""
         batcher = self._batcher("counters", COUNTER_READS, self._read_counters, time)
-        result: tuple[IdCounter, Timestamp] = await batcher.load(resource_type.type)
-        return result
+        return batcher.load(resource_type.type)
 
     async def run(self, command: Command, time: Timestamp | None) -> ReadResult:
         """Return what a command finds. Raises Unavailable."""

@@ -52,15 +52,6 @@ _MAX_CACHED = 256
 """Allowed hosts, as clients write them, that are kept so as not to be parsed again."""
 
 
-def without_trailing_slash(request: web.Request) -> str:
-    """Return a relative URL that leads from the target to the same without its last slash.
-
-    It cannot lead to another host, and stays right where a reverse proxy adds to the path.
-    """
-    path, mark, query = encoded_target(request).partition("?")
-    return f"../{path.removesuffix('/').rpartition('/')[2]}{mark}{query}"
-
-
 def encoded_target(request: web.BaseRequest) -> str:
     """Return path and query as requested, with unsafe characters percent-encoded."""
     target = request.raw_path

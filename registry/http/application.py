@@ -17,7 +17,6 @@ from registry.http.addresses import (
     OPERATIONS_PATH,
     READY_PATH,
     ROOT_PATH,
-    UI_PATH,
     Addresses,
 )
 from registry.http.app_keys import (
@@ -51,7 +50,7 @@ def new_application(
     settings: Settings, limits: Limits, response_seconds: float = 60.0
 ) -> web.Application:
     """Return an application without paths. response_seconds: until a response has to begin."""
-    addresses, cors = Addresses(settings), Cors(settings.cors_origin, pages=(UI_PATH,))
+    addresses, cors = Addresses(settings), Cors(settings.cors_origin)
     deadlines, stopping = Deadlines(response_seconds), Event()
     # In the order in which they apply.
     middlewares = [

@@ -10,7 +10,7 @@ from aiohttp.http import HttpVersion10, HttpVersion11
 from aiohttp.typedefs import Handler, Middleware
 from multidict import CIMultiDict, istr
 
-from registry.http.addresses import HEALTH_PATHS, Addresses
+from registry.http.addresses import HEALTH_PATHS, ROOT_PATH, UI_PATH, Addresses
 from registry.http.connection import connection_of
 from registry.jsonapi.error_objects import ApiError
 from registry.jsonapi.error_types import CrossSiteRequest, ExpectationFailed, MalformedRequest
@@ -37,24 +37,24 @@ class Cors:
     """The origins whose pages may use the service.
 
     origins: as in `Origin`, or `*` for all. Credentials that a browser adds by itself are never
-    allowed. pages: prefixes of the paths, beside the root, that links of any site may lead to.
+    allowed.
     """
 
-    def __init__(self, origins: tuple[str, ...], pages: tuple[str, ...] = ()) -> None:
+    def __init__(self, origins: tuple[str, ...]) -> None:
         self._origins = frozenset(origins)
         self.is_on = bool(origins)
         self._allows_all = "*" in origins
-        self._pages = pages
 
     def check(self, request: web.BaseRequest) -> None:
         """Raise CrossSiteRequest for a request of a page of another site that is not allowed.
 
         A browser also sends requests whose response the page cannot read, such as for an image.
+        Links of any site may lead to the pages for people.
         """
         if request.headers.get(_FETCH_SITE) != "cross-site":  # or the client is not a browser
             return
         is_link = request.headers.get(_FETCH_MODE) == "navigate" and (
-            request.path == "/" or request.path.startswith(self._pages)
+            request.path == ROOT_PATH or request.path.startswith(UI_PATH)
         )
         if not (is_link or self._allows_all or self._allows(request)):
             raise CrossSiteRequest

@@ -132,12 +132,16 @@ class WaitingBytes:
 
         client: the network of its address. size: in bytes.
         """
-        waiting = self._of_client.total()
-        of_client = self._of_client[client]
-        if waiting + size > self._limit and waiting:
-            raise _overloaded(f"{self._limit} bytes")
-        if of_client + size > self._limit // 2 and of_client:
-            raise _overloaded(f"{self._limit // 2} bytes for this address")
+        for waiting, limit, whose in (
+            (self._of_client.total(), self._limit, ""),
+            (self._of_client[client], self._limit // 2, " for this address"),
+        ):
+            if waiting and waiting + size > limit:
+                raise Overloaded(
+                    "Responses that clients have not read yet have reached the limit of "
+                    f"{limit} bytes{whose}.",
+                    headers=retry_after(_RETRY_SECONDS),
+                )
         self._of_client[client] += size
         try:
             yield
@@ -145,8 +149,3 @@ class WaitingBytes:
             self._of_client[client] -= size
             if not self._of_client[client]:
                 del self._of_client[client]
-
-
-def _overloaded(limit: str) -> Overloaded:
-    detail = f"Responses that clients have not read yet have reached the limit of {limit}."
-    return Overloaded(detail, headers=retry_after(_RETRY_SECONDS))

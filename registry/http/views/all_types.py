@@ -48,17 +48,11 @@ class AtomicView(DocumentView):
         """
         preferences = read_preferences(self.request)
         load = partial(load_operations, graph=self.app[GRAPH], merges=preferences.merges)
-        _, writes, key = await self.receive(load, preferences=preferences, extension=EXTENSION)
+        writes = await self.receive(load, preferences=preferences, extension=EXTENSION)
         self.authorize(required_by_operations(writes, self.app[GRAPH]))
         if hdrs.IF_MATCH in self.request.headers:
             raise PreconditionFailed
-        results = await self.repository.write(
-            writes,
-            key,
-            author=self.author,
-            client=self.client,
-            rolls_back=preferences.rolls_back,
-        )
+        results = await self.apply(writes, rolls_back=preferences.rolls_back)
 
         def encode() -> bytes:
             effects = map(_effect, results) if preferences.merges else ()

@@ -1,6 +1,6 @@
-"""The base class of the views of documents: they negotiate, parse, receive and authorize."""
+"""The base class of the views of documents: they negotiate, parse, receive, authorize and write."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -22,6 +22,7 @@ from registry.http.request_headers import (
 )
 from registry.http.routes import BaseView
 from registry.jsonapi import content_negotiation
+from registry.jsonapi.changes import Write
 from registry.jsonapi.error_objects import ErrorCollector
 from registry.jsonapi.error_types import InvalidMerge
 from registry.jsonapi.query import NO_PARAMETERS, Query, QueryScope
@@ -29,13 +30,19 @@ from registry.jsonapi.query_parameters import parse_query
 from registry.jsonapi.query_parser import reject_parameters
 from registry.offloading import MAX_INLINE_BYTES, offload
 from registry.protocol import MEDIA_TYPE
-from registry.storage import IdempotencyKey
+from registry.storage import IdempotencyKey, WriteResult
 
 _Document = TypeVar("_Document")
 
 
 class DocumentView(BaseView):
-    """A view of JSON:API documents."""
+    """A view of JSON:API documents.
+
+    query: the parsed query string. key: the idempotency key of a document that was received.
+    """
+
+    query: Query
+    key: IdempotencyKey | None = None
 
     def __init__(self, request: web.Request) -> None:
         super().__init__(request)
@@ -91,8 +98,8 @@ class DocumentView(BaseView):
         scope: QueryScope | None = None,
         preferences: Preferences = NO_PREFERENCES,
         extension: str | None = None,
-    ) -> tuple[Query, _Document, IdempotencyKey | None]:
-        """Return the query, the loaded document, and the idempotency key if there is one.
+    ) -> _Document:
+        """Return the loaded document; set `query` and `key`.
 
         scope: None if the path supports no parameters. extension: the URI that the media types must
         name. Checks in this order: preferences, media types, size, token (again after a slow body),
@@ -114,16 +121,24 @@ class DocumentView(BaseView):
 
         errors = ErrorCollector()
         with errors:
-            query = self.parse_query(scope)
+            self.query = self.parse_query(scope)
         with errors:
-            document, key = await offload(load_keyed, size=len(body), limit=MAX_INLINE_BYTES)
+            document, self.key = await offload(load_keyed, size=len(body), limit=MAX_INLINE_BYTES)
         errors.raise_any()
-        return query, document, key
+        return document
 
     async def verify_token(self) -> None:
         """Raise InvalidToken if the token of the request has ended meanwhile; IssuerUnavailable."""
         if PRINCIPAL in self.request and (token := bearer_token(self.request)):
             await self.app[AUTHENTICATOR].verify(token)
+
+    def apply(
+        self, writes: Sequence[Write], *, rolls_back: bool = False
+    ) -> Awaitable[Sequence[WriteResult]]:
+        """Write for the sender of the request. Raises as the repository."""
+        return self.repository.write(
+            writes, self.key, author=self.author, client=self.client, rolls_back=rolls_back
+        )
 
     def authorize(self, requirements: Iterable[Requirement]) -> None:
         """Raise RequestError for what the access token does not allow, if one is needed."""

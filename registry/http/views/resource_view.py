@@ -37,7 +37,7 @@ from registry.jsonapi.documents import (
 )
 from registry.jsonapi.error_types import InvalidPreference, NotFound
 from registry.jsonapi.pagination import page_links, page_meta
-from registry.jsonapi.query import NO_PARAMETERS, IncludePath, Query, QueryScope
+from registry.jsonapi.query import NO_PARAMETERS, IncludePath, QueryScope
 from registry.jsonapi.resource_objects import path_of, resource_objects
 from registry.model.graph import Graph
 from registry.model.implicit_attributes import parse_id
@@ -45,7 +45,7 @@ from registry.model.record import ID, Record
 from registry.model.resource_type import ResourceType
 from registry.offloading import offload, pause
 from registry.protocol import CSV_TYPE, MEDIA_TYPE
-from registry.storage import IdempotencyKey, Listing, Snapshot, WriteResult
+from registry.storage import Listing, Snapshot, WriteResult
 
 JSONAPI: Mapping[str, str] = {hdrs.CONTENT_TYPE: MEDIA_TYPE}
 
@@ -56,18 +56,23 @@ Chunks: TypeAlias = AsyncIterable[Sequence[Record]]
 class ResourceView(DocumentView):
     """A view below the path of a type.
 
-    scope: of the query parameters, for a single resource of the type. graph: all types. query: of
-    the request. snapshot: what the response shows. change: by the write that is responded to; None
-    for a read. start: the path that leads to the primary data, if these are identifiers.
+    scope: of the query parameters, for a single resource of the type. graph: all types. snapshot:
+    what the response shows. change: by the write that is responded to; None for a read. start: the
+    path that leads to the primary data, if these are identifiers. represented: the resource that
+    the response shows, or whose linkage it shows; None for others. table: for a list as CSV. status
+    and headers are those of a successful response.
     """
 
     scope: ClassVar[QueryScope]
     resource: ClassVar[ResourceType]
     graph: ClassVar[Graph]
-    query: Query
     snapshot: Snapshot
     change: Change | None = None
     start: IncludePath = ()
+    represented: Record | None = None
+    table: CsvTable | None = None
+    status = 200
+    headers: Mapping[str, str] = JSONAPI
 
     @property
     def resource_id(self) -> int:
@@ -86,25 +91,27 @@ class ResourceView(DocumentView):
             self.authorize(required_by_query(self.query, scope))
         self.snapshot = self.repository.snapshot()
 
-    def begin_listing(self, scope: QueryScope) -> CsvTable | None:
-        """Begin reading; return the table for a list if `Accept` prefers CSV."""
+    def begin_listing(self, scope: QueryScope) -> None:
+        """Begin reading, also a list as CSV if `Accept` prefers that."""
         self.begin_reading(scope)
         if not scope.many or not prefers(CSV_TYPE, self.request.headers.getall(hdrs.ACCEPT, ())):
-            return None
-        table = CsvTable(self.query, scope.resource, scope.graph)
+            return
+        resource = scope.resource
+        self.table = CsvTable(self.query, resource, scope.graph)
+        self.query = self.table.query
         # What `include` itself names was authorized before.
-        self.authorize(required_by_query(table.query, scope, f"fields[{scope.resource.type}]"))
-        self.query = table.query
-        return table
+        self.authorize(required_by_query(self.query, scope, f"fields[{resource.type}]"))
+        self.headers = {
+            hdrs.CONTENT_TYPE: f"{CSV_TYPE}; charset=utf-8; header=present",
+            hdrs.CONTENT_DISPOSITION: f'attachment; filename="{resource.collection}.csv"',
+        }
 
-    def authorize_write(self, query: Query, change: Change) -> None:
+    def authorize_write(self, change: Change) -> None:
         """Raise RequestError for a query or a document that the access token does not allow."""
-        by_query = required_by_query(query, self.scope)
+        by_query = required_by_query(self.query, self.scope)
         self.authorize(chain(by_query, required_by_change(change, self.graph)))
 
-    async def write(
-        self, verb: Verb, change: Change = NO_CHANGE, key: IdempotencyKey | None = None
-    ) -> WriteResult:
+    async def write(self, verb: Verb, change: Change = NO_CHANGE) -> WriteResult:
         """Write the resource or its links if the preconditions hold, and return the result.
 
         Raises InvalidPreference for a dry run, PreconditionFailed, and what the repository raises.
@@ -115,14 +122,10 @@ class ResourceView(DocumentView):
         allowed, excluded = preconditions(self.request, resource, id_)
         target = Identifier(id_, str(id_), None)
         write = Write(verb, resource, target, change, allowed, excluded)
-        (result,) = await self.repository.write(
-            [write], key, author=self.author, client=self.client
-        )
+        (result,) = await self.apply([write])
         return result
 
-    async def respond_with_result(
-        self, result: WriteResult, status: int = 200, headers: Mapping[str, str] = JSONAPI
-    ) -> web.StreamResponse:
+    async def respond_with_result(self, result: WriteResult) -> web.StreamResponse:
         """Respond with the resource that was written.
 
         With `include` or counts, it is shown as of the commit, as what is included or counted.
@@ -133,100 +136,69 @@ class ResourceView(DocumentView):
         record = result.record
         if (self.query.include or self.query.counts) and not result.is_replayed:
             record = await self.snapshot.get(self.resource, record[ID])
-        return await self.respond_with_resource(record, status, headers)
+        return await self.respond_with_resource(record)
 
-    async def respond_with_resource(
-        self, record: Record, status: int = 200, headers: Mapping[str, str] = JSONAPI
-    ) -> web.StreamResponse:
+    async def respond_with_resource(self, record: Record) -> web.StreamResponse:
         """Respond with the resource of the path, or the one that was written."""
         path = path_of(self.resource, record[ID])
-        if status == 201:
-            headers = {**headers, hdrs.LOCATION: path}
+        if self.status == 201:
+            self.headers = {**self.headers, hdrs.LOCATION: path}
+        self.represented = record
         envelope = Envelope({"self": path}, many=False)
-        return await self.respond_with_records(
-            self.resource, [record], envelope, record, status, headers
-        )
+        return await self.respond_with_records(self.resource, [record], envelope)
 
     async def respond_with_records(
-        self,
-        resource: ResourceType,
-        records: Sequence[Record],
-        envelope: Envelope,
-        record: Record | None = None,
-        status: int = 200,
-        headers: Mapping[str, str] = JSONAPI,
+        self, resource: ResourceType, records: Sequence[Record], envelope: Envelope
     ) -> web.StreamResponse:
-        """Respond with resources in memory, or with a stream if these have many related ones.
-
-        record: as for `respond`.
-        """
+        """Respond with resources in memory, or with a stream if these have many related ones."""
         query, change = self.query, self.change
         compound = await resolve(resource, records, query, self.snapshot, self.graph, self.start)
         if compound is None:
             encode_pieces = partial(self._pieces, resource, envelope)
-            return self._stream(self._in_slot(records), encode_pieces, status, headers)
+            return self._stream(self._in_slot(records), encode_pieces)
 
         def encode() -> bytes:
             data = self.primary_data(Part(resource, records, compound.relationships))
             return encode_document(data, envelope, compound, query, self.graph)
 
         size = len(records) + compound.size + (change.size if change else 0)
-        return await self.respond(encode, size, record, status, headers)
+        return await self._respond(encode, size)
 
     async def respond_with_listing(
-        self,
-        resource: ResourceType,
-        listing: Listing,
-        links: Mapping[str, str],
-        table: CsvTable | None = None,
-        record: Record | None = None,
+        self, resource: ResourceType, listing: Listing, links: Mapping[str, str]
     ) -> web.StreamResponse:
         """Respond with the page that the query names, or stream the whole collection.
 
-        links: of the document, besides those of pages. table: None for JSON:API. record: as for
-        `respond`.
+        links: of the document, besides those of pages.
         """
-        page, headers = self.query.page, JSONAPI
-        if table:
-            headers = {
-                hdrs.CONTENT_TYPE: f"{CSV_TYPE}; charset=utf-8; header=present",
-                hdrs.CONTENT_DISPOSITION: f'attachment; filename="{resource.collection}.csv"',
-            }
+        page, table = self.query.page, self.table
         if page is None:
             pieces = partial(self._pieces, resource, Envelope(links))
             encode = partial(self._rows, table) if table else pieces
-            return self._stream(listing.chunks(self.client), encode, headers=headers)
+            return self._stream(listing.chunks(self.client), encode)
         window = await listing.window(page)
         if table:
             rows = [piece async for piece in self._rows(table, single_chunk(window.records))]
-            return await self.respond(lambda: b"".join(rows), 0, headers=headers)
+            return await self._respond(lambda: b"".join(rows), 0)
         all_links = {**links, **page_links(page, window, links["self"])}
         envelope = Envelope(all_links, page_meta(page, window))
-        return await self.respond_with_records(resource, window.records, envelope, record)
+        return await self.respond_with_records(resource, window.records, envelope)
 
-    async def respond(
-        self,
-        encode: Callable[[], bytes],
-        size: int,
-        record: Record | None = None,
-        status: int = 200,
-        headers: Mapping[str, str] = JSONAPI,
-    ) -> web.Response:
+    async def _respond(self, encode: Callable[[], bytes], size: int) -> web.Response:
         """Respond with a document in memory, which has an entity tag.
 
         encode: returns it, in a thread if `size` is large. size: in resources and identifiers.
-        record: the resource that the document represents, or whose linkage it is.
         """
 
         def encode_with_tag() -> tuple[bytes, str]:
             body = encode()
-            return body, make_etag(body, self.resource, record)
+            return body, make_etag(body, self.resource, self.represented)
 
         body, etag = await offload(encode_with_tag, size=size)
-        headers = {**headers, hdrs.ETAG: f'"{etag}"'}
+        headers = {**self.headers, hdrs.ETAG: f'"{etag}"'}
         if self.change is None:  # else it may show an earlier time
             headers[POSITION] = await self.repository.position_of(self.snapshot)
-        return web.Response(status=status, body=body, headers=headers)
+        return web.Response(status=self.status, body=body, headers=headers)
 
     def primary_data(self, part: Part) -> list[str]:
         """Return the resource objects of the primary data."""
@@ -237,8 +209,6 @@ class ResourceView(DocumentView):
         self,
         chunks: AbstractAsyncContextManager[Chunks],
         encode: Callable[[Chunks], AsyncGenerator[bytes]],
-        status: int = 200,
-        headers: Mapping[str, str] = JSONAPI,
     ) -> Streamed:
         """Respond with a document that is made while it is sent. encode: yields its pieces."""
 
@@ -247,7 +217,8 @@ class ResourceView(DocumentView):
                 async for piece in encoded:
                     yield piece
 
-        return Streamed(pieces(), self.snapshot if self.change is None else None, status, headers)
+        shown = self.snapshot if self.change is None else None
+        return Streamed(pieces(), shown, self.status, self.headers)
 
     @asynccontextmanager
     async def _in_slot(self, records: Sequence[Record]) -> AsyncIterator[Chunks]:

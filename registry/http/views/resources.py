@@ -41,8 +41,8 @@ class DetailView(ResourceView):
     async def patch(self) -> web.StreamResponse:
         """Change the attributes and relationships in the body, all or none."""
         load_change = partial(load, resource=self.resource, verb=Verb.UPDATE)
-        self.query, change, _ = await self.receive(load_change, self.scope)
-        self.authorize_write(self.query, change)
+        change = await self.receive(load_change, self.scope)
+        self.authorize_write(change)
         return await self.respond_with_result(await self.write(Verb.UPDATE, change))
 
     async def delete(self) -> web.Response:
@@ -58,9 +58,9 @@ class CollectionView(ResourceView):
 
     async def get(self) -> web.StreamResponse:
         """Respond with the collection, filtered, sorted and paged by the query."""
-        table = self.begin_listing(replace(self.scope, many=True))
+        self.begin_listing(replace(self.scope, many=True))
         listing = Listing(self.snapshot, self.resource, self.query)
-        return await self.respond_with_listing(self.resource, listing, {"self": self.url}, table)
+        return await self.respond_with_listing(self.resource, listing, {"self": self.url})
 
     async def post(self) -> web.StreamResponse:
         """Create a resource, or update one as the request prefers; or import a file of rows.
@@ -74,8 +74,9 @@ class CollectionView(ResourceView):
         preferences, resource = read_preferences(self.request), self.resource
         merges, rolls_back = preferences.merges, preferences.rolls_back
         load_change = partial(load, resource=resource, verb=Verb.ADD, merges=merges)
-        query, change, key = await self.receive(load_change, self.scope, preferences)
-        self.authorize_write(query, change)
+        change = await self.receive(load_change, self.scope, preferences)
+        self.authorize_write(change)
+        query = self.query
         if is_current(self.request, None):
             raise PreconditionFailed
         if rolls_back and (query.include is not None or query.counts):
@@ -84,12 +85,10 @@ class CollectionView(ResourceView):
         fields = {resource.type: resource.writable.keys(), **query.fields}
         self.query = replace(query, fields=fields)
         write = Write(Verb.ADD, resource, NEW, change, merges=merges)
-        (result,) = await self.repository.write(
-            [write], key, author=self.author, client=self.client, rolls_back=rolls_back
-        )
-        status = 201 if result.write.verb is Verb.ADD else 200
-        headers = {**JSONAPI, **preferences.acknowledge(is_replayed=result.is_replayed)}
-        return await self.respond_with_result(result, status, headers)
+        (result,) = await self.apply([write], rolls_back=rolls_back)
+        self.status = 201 if result.write.verb is Verb.ADD else 200
+        self.headers = {**JSONAPI, **preferences.acknowledge(is_replayed=result.is_replayed)}
+        return await self.respond_with_result(result)
 
 
 class _RelationshipView(ResourceView):
@@ -126,11 +125,11 @@ class RelatedView(_RelationshipView):
 
     async def get(self) -> web.StreamResponse:
         """Respond with the related resource, or the collection of them."""
-        table = self.begin_listing(self.related_scope)
+        self.begin_listing(self.related_scope)
         owner = await self.owner()
         if self.relationship.to_many:
             links = {"self": self.url}
-            return await self.respond_with_listing(self.target, self.members(owner), links, table)
+            return await self.respond_with_listing(self.target, self.members(owner), links)
         links = {"self": path_of(self.resource, owner[ID], self.relationship.name)}
         envelope = Envelope(links, many=False)
         return await self.respond_with_records(self.target, await self.related(owner), envelope)
@@ -139,33 +138,29 @@ class RelatedView(_RelationshipView):
 class LinkageView(_RelationshipView):
     """The linkage of a relationship (JSON:API 1.0, Fetching and Updating Relationships)."""
 
-    _owner: Record
-
     async def get(self) -> web.StreamResponse:
         """Respond with the identifiers of the related resources."""
         resource, relationship, target = self.resource, self.relationship, self.target
         self.start = (relationship.name,)
         self.begin_reading(replace(self.related_scope, linkage=(resource, relationship)))
-        self._owner = owner = await self.owner()
+        self.represented = owner = await self.owner()
         if not relationship.to_many:
             links = relationship_links(resource, owner[ID], relationship.name)
             records = await self.related(owner)
-            return await self.respond_with_records(
-                target, records, Envelope(links, many=False), owner
-            )
+            return await self.respond_with_records(target, records, Envelope(links, many=False))
         if not self.query.include:  # no attributes are needed
             fields = {**self.query.fields, target.type: frozenset[str]()}
             self.query = replace(self.query, fields=fields)
         url = self.url  # the links are absolute, as those of a collection are
         related = f"{url.partition('?')[0].rsplit('/', 2)[0]}/{relationship.name}"
         links = {"self": url, "related": related}
-        return await self.respond_with_listing(target, self.members(owner), links, record=owner)
+        return await self.respond_with_listing(target, self.members(owner), links)
 
     def primary_data(self, part: Part) -> list[str]:
         """Return the identifiers of the related resources."""
-        ids = [record[ID] for record in part.records]
-        if self.resource.read_only:  # a period keeps the ids of what is deleted
-            key = self._owner.get(self.relationship.foreign_key)
+        ids, owner = [record[ID] for record in part.records], self.represented
+        if owner and self.resource.read_only:  # a period keeps the ids of what is deleted
+            key = owner.get(self.relationship.foreign_key)
             ids = [] if key is None else [key]
         return identifiers(part.resource.type, ids)
 
@@ -183,7 +178,6 @@ class LinkageView(_RelationshipView):
 
     async def _change(self, verb: Verb) -> web.Response:
         load_change = partial(load_linkage, relationship=self.relationship, verb=verb)
-        _, change, key = await self.receive(load_change)
-        result = await self.write(Verb.UPDATE, change, key)
+        result = await self.write(Verb.UPDATE, await self.receive(load_change))
         headers = NO_PREFERENCES.acknowledge(is_replayed=result.is_replayed)
         return web.Response(status=204, headers=headers)

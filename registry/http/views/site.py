@@ -16,8 +16,8 @@ from registry.http.addresses import (
     OPERATIONS_PATH,
     ROOT_PATH,
     UI_PATH,
+    encoded_target,
     query_of,
-    without_trailing_slash,
 )
 from registry.http.app_keys import ADDRESSES, GRAPH, REPOSITORY, SETTINGS, STOPPING
 from registry.http.routes import BaseView
@@ -102,8 +102,12 @@ class SlashView(BaseView):
     METHODS: ClassVar = sorted(hdrs.METH_ALL - {hdrs.METH_CONNECT})
 
     async def get(self) -> web.StreamResponse:
-        """Respond with 308, so that clients repeat the method and body (RFC 9110, 15.4.9)."""
-        location = without_trailing_slash(self.request)
+        """Respond with 308, so that clients repeat the method and body (RFC 9110, 15.4.9).
+
+        The URL is relative: it leads to no other host, and a reverse proxy may add to the path.
+        """
+        path, mark, query = encoded_target(self.request).partition("?")
+        location = f"../{path.removesuffix('/').rpartition('/')[2]}{mark}{query}"
         return web.Response(status=308, headers={hdrs.LOCATION: location})
 
     head = post = put = patch = delete = options = trace = get  # type: ignore[assignment] # 308

@@ -3,7 +3,7 @@
 import argparse
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic
@@ -86,16 +86,13 @@ def main(arguments: Sequence[str]) -> None:
 class Tally:
     """The progress of an import, and its summary.
 
-    counts: of resources by effect and type. rows: of the file, with the invalid ones.
+    counts: the last `meta` of the report.
     """
 
     graph: Graph
     url: str
     is_dry: bool = False
-    counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    rows: int = 0
-    invalid: int = 0
-    is_complete: bool = False
+    counts: Document = field(default_factory=lambda: {"rows": 0, "invalid": 0})
     started: float = field(default_factory=monotonic)
     shown: float = field(default_factory=monotonic)
 
@@ -107,38 +104,32 @@ class Tally:
             column = f", column {source['column']}" if "column" in source else ""
             note(f"{place}{column}: {_in_options(error['detail'])}")
         if "meta" in line:
-            self._update(line["meta"])
-
-    def _update(self, meta: Document) -> None:
-        self.rows, self.invalid = meta["rows"], meta["invalid"]
-        self.counts = {effect: meta[effect] for effect in _EFFECTS if meta[effect]}
-        self.is_complete = meta.get("complete", False)
-        now = monotonic()
-        text = f"{self.rows:,} rows, {self.rows / (now - self.started):,.0f} per second"
-        is_terminal = sys.stderr is not None and sys.stderr.isatty()
-        if is_terminal or now - self.shown >= LINE_SECONDS:
-            self.shown = now
-            note(text, end="\r" if is_terminal else "\n")
+            self.counts = line["meta"]
+            rows, now = self.counts["rows"], monotonic()
+            is_terminal = sys.stderr is not None and sys.stderr.isatty()
+            if is_terminal or now - self.shown >= LINE_SECONDS:
+                self.shown = now
+                text = f"{rows:,} rows, {rows / (now - self.started):,.0f} per second"
+                note(text, end="\r" if is_terminal else "\n")
 
     def fail(self, reason: str, status: int) -> NoReturn:
         """Exit with a reason, and what was stored until then."""
-        note(f"registry: {reason}{f'; {self}' if self.counts else ''}")
+        has_effects = any(map(self.counts.get, _EFFECTS))
+        note(f"registry: {reason}{f'; {self}' if has_effects else ''}")
         sys.exit(status)
 
     def __str__(self) -> str:
         collections = {resource.type: resource.collection for resource in self.graph.values()}
-        parts = [
-            f"{_EFFECTS[effect]} "
-            + " and ".join(
-                counted(self.graph, {collections.get(name, name): n for name, n in counts.items()})
-            )
-            for effect, counts in self.counts.items()
-        ]
-        seconds = monotonic() - self.started
-        speed = f"{seconds:.1f} s, {self.rows / max(seconds, 0.001):,.0f} rows per second"
+        parts = list[str]()
+        for effect, words in _EFFECTS.items():
+            if numbers := self.counts.get(effect):
+                named = {collections.get(name, name): number for name, number in numbers.items()}
+                parts.append(f"{words} {' and '.join(counted(self.graph, named))}")
+        seconds, invalid = monotonic() - self.started, self.counts["invalid"]
+        speed = f"{seconds:.1f} s, {self.counts['rows'] / max(seconds, 0.001):,.0f} rows per second"
         text = f"{', '.join(parts) or 'changed nothing'} at {self.url}, in {speed}"
-        if self.invalid:
-            text += f"; skipped {self.invalid:,} invalid row{'s' * (self.invalid > 1)}"
+        if invalid:
+            text += f"; skipped {invalid:,} invalid row{'s' * (invalid > 1)}"
         return f"dry run, nothing is stored: {text}" if self.is_dry else text
 
 
@@ -164,10 +155,10 @@ def run(tally: Tally, report: Callable[[Client], AsyncIterator[Document]]) -> No
         tally.fail(failure_of(error), status=1)
     except KeyboardInterrupt:
         tally.fail("interrupted: the same command continues", status=130)
-    if not tally.is_complete:
+    if "complete" not in tally.counts:
         tally.fail("the import has ended before the last row", status=2)
     output(str(tally))
-    sys.exit(1 if tally.invalid else 0)
+    sys.exit(1 if tally.counts["invalid"] else 0)
 
 
 async def _report_of_csv(

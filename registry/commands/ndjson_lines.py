@@ -5,8 +5,8 @@ import sqlite3
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from typing import IO, Any
+from functools import partial
+from typing import IO, Any, NamedTuple
 
 import orjson
 
@@ -27,8 +27,7 @@ _REJECTED = {400, 404, 409, 422}
 """Statuses of operations that the service will never accept."""
 
 
-@dataclass(slots=True)
-class Line:
+class Line(NamedTuple):
     """A line. number: from 1. merges: whether it may update a resource, and says if it has.
 
     operation: an atomic operation; without one, the line is not valid, and `defect` says why.
@@ -46,29 +45,24 @@ def read_lines(file: IO[bytes], graph: Graph, *, creates: bool) -> Iterator[Line
 
     A line with an id updates that resource; others add one, or merge with it.
     """
-    number = 0
-    while text := file.readline(_MAX_LINE + 1):
-        number += 1
-        line = Line(number, size=len(text))
+    for number, text in enumerate(iter(partial(file.readline, _MAX_LINE + 1), b""), 1):
         if len(text) > _MAX_LINE:
-            line.defect = f"The line is longer than {_MAX_LINE:,} bytes."
-            while text and not text.endswith(b"\n"):
-                text = file.readline(_MAX_LINE)
-        elif text.isspace():
-            continue
-        else:
+            yield Line(number, defect=f"The line is longer than {_MAX_LINE:,} bytes.")
+            rest = text
+            while rest and not rest.endswith(b"\n"):
+                rest = file.readline(_MAX_LINE)
+        elif not text.isspace():
             try:
-                _read(line, orjson.loads(text), graph, creates=creates)
+                yield _line(number, len(text), orjson.loads(text), graph, creates=creates)
             except orjson.JSONDecodeError as error:
-                line.defect = f"This is not JSON: {error}."
-        yield line
+                yield Line(number, defect=f"This is not JSON: {error}.")
 
 
-def _read(line: Line, data: Any, graph: Graph, *, creates: bool) -> None:
+def _line(number: int, size: int, data: Any, graph: Graph, *, creates: bool) -> Line:
     resource = graph.get(str(member(data, "type")))
     if not isinstance(data, dict) or resource is None:
-        line.defect = f"This is not a resource object of one of these types: {', '.join(graph)}."
-        return
+        types = ", ".join(graph)
+        return Line(number, defect=f"This is not a resource object of one of these types: {types}.")
     if isinstance(attributes := data.get("attributes"), dict):
         # Exports have them; a creation must not.
         data["attributes"] = {
@@ -77,10 +71,10 @@ def _read(line: Line, data: Any, graph: Graph, *, creates: bool) -> None:
     for identifier in [data, *_linked(data)] if creates else ():
         if "id" in identifier:
             identifier["lid"] = f"id {identifier.pop('id')}"
-    line.operation = {"op": "update" if "id" in data else "add", "data": data}
     values = (member(data, "attributes", name) for name in resource.unique)
     has_unique = any(value is not None for value in values)
-    line.merges = "id" in data or (has_unique and not creates)
+    operation = {"op": "update" if "id" in data else "add", "data": data}
+    return Line(number, operation, "id" in data or (has_unique and not creates), size)
 
 
 def _linked(data: Any) -> Iterator[dict[str, Any]]:
@@ -98,7 +92,7 @@ class LineWriter:
 
     def __init__(self, client: Client, *, rolls_back: bool) -> None:
         self._client, self._rolls_back = client, rolls_back
-        self._counts = {name: Counter[str]() for name in ("created", "updated", "unchanged")}
+        self._effects = {name: Counter[str]() for name in ("created", "updated", "unchanged")}
         self._ids = sqlite3.connect("")  # of the resources with local ids; most not in memory
         self._ids.execute("CREATE TABLE ids (type, lid, id, PRIMARY KEY (type, lid))")
 
@@ -107,14 +101,14 @@ class LineWriter:
 
         Raises RegistryError, or what reading a line does.
         """
-        rows = invalid = 0
+        counts: dict[str, Any] = {"rows": 0, "invalid": 0, **self._effects}
         with closing(self._ids):
             for batch in _batches(lines):
                 errors = await self._store(batch)
-                rows += len(batch)
-                invalid += len({error["source"]["line"] for error in errors})
-                yield {"errors": errors, "meta": {"rows": rows, "invalid": invalid, **self._counts}}
-        yield {"meta": {"rows": rows, "invalid": invalid, **self._counts, "complete": True}}
+                counts["rows"] += len(batch)
+                counts["invalid"] += len({error["source"]["line"] for error in errors})
+                yield {"errors": errors, "meta": counts}
+        yield {"meta": counts | {"complete": True}}
 
     async def _store(self, batch: Sequence[Line]) -> list[Document]:
         """Store a batch without the lines that are not valid; return the errors."""
@@ -155,7 +149,7 @@ class LineWriter:
     def _count(self, operation: Document, result: Document) -> None:
         data = operation["data"]
         usual = "created" if operation["op"] == "add" else "updated"
-        self._counts[member(result, "meta", "effect") or usual][data["type"]] += 1
+        self._effects[member(result, "meta", "effect") or usual][data["type"]] += 1
         if lid := data.get("lid"):
             row = (data["type"], str(lid), member(result, "data", "id"))
             self._ids.execute("INSERT OR REPLACE INTO ids VALUES (?, ?, ?)", row)

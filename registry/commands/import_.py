@@ -70,7 +70,7 @@ def main(arguments: Sequence[str]) -> None:
                 parser.error(f"--{name}: only CSV files have it, not NDJSON")
     if parsed.create and parsed.key:
         parser.error("--create: rows that are all new have no --key")
-    tally = Tally(graph, parsed.url, is_dry=parsed.dry_run)
+    tally = Tally(graph, parsed.url, is_dry=parsed.dry_run, creates=parsed.create)
     try:
         with input_file(parsed.file) as file:
             if is_csv(parsed):
@@ -86,12 +86,14 @@ def main(arguments: Sequence[str]) -> None:
 class Tally:
     """The progress of an import, and its summary.
 
-    counts: the last `meta` of the report.
+    creates: whether the same command would store everything again. counts: the last `meta` of the
+    report.
     """
 
     graph: Graph
     url: str
     is_dry: bool = False
+    creates: bool = False
     counts: Document = field(default_factory=lambda: {"rows": 0, "invalid": 0})
     started: float = field(default_factory=monotonic)
     shown: float = field(default_factory=monotonic)
@@ -154,7 +156,8 @@ def run(tally: Tally, report: Callable[[Client], AsyncIterator[Document]]) -> No
     except RegistryError as error:
         tally.fail(failure_of(error), status=1)
     except KeyboardInterrupt:
-        tally.fail("interrupted: the same command continues", status=130)
+        next_run = "stores everything again" if tally.creates else "continues"
+        tally.fail(f"interrupted: the same command {next_run}", status=130)
     if "complete" not in tally.counts:
         tally.fail("the import has ended before the last row", status=2)
     output(str(tally))

@@ -157,7 +157,12 @@ async def test_names_cannot_control_the_terminal(api: Api, tmp_path: Path, run: 
     assert done.errors == [f"registry: {tmp_path}/{shown}.ndjson: No such file or directory"]
 
 
-async def test_ctrl_c_ends_an_import(fake_service: FakeService, sheet: Path) -> None:
+@pytest.mark.parametrize(
+    ("options", "next_run"), [(COMPUTERS, "continues"), (("--create",), "stores everything again")]
+)
+async def test_ctrl_c_ends_an_import(
+    options: tuple[str, ...], next_run: str, fake_service: FakeService, sheet: Path
+) -> None:
     arrived = asyncio.Event()
 
     async def handle(_: web.Request) -> web.Response:
@@ -165,12 +170,13 @@ async def test_ctrl_c_ends_an_import(fake_service: FakeService, sheet: Path) -> 
         await asyncio.sleep(30)
         return web.Response()
 
-    process = await spawn("import", "--url", await fake_service(handle), *COMPUTERS, sheet)
+    url = await fake_service(handle)
+    process = await spawn("import", "--url", url, "--type", "computer", *options, sheet)
     await asyncio.wait_for(arrived.wait(), timeout=30)
     process.send_signal(signal.SIGINT)
     done = await wait_for(process)
     assert (done.status, done.output) == (130, "")
-    assert done.errors == ["registry: interrupted: the same command continues"]
+    assert done.errors == [f"registry: interrupted: the same command {next_run}"]
 
 
 async def test_a_progress_bar_is_shown_on_a_terminal(api: Api) -> None:

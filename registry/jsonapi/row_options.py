@@ -1,6 +1,6 @@
 """How a file of rows is imported: the parameters of a POST with `Content-Type: text/csv`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from registry.jsonapi.error_objects import ErrorCollector, quoted
@@ -13,7 +13,7 @@ KEY, REPLACE, CREATE = "rows[key]", "rows[replace]", "rows[create]"
 _BOOLEANS = {"true": True, "false": False}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RowOptions:
     """How the rows of a file are read.
 
@@ -22,8 +22,8 @@ class RowOptions:
     what is stored. creates: whether each row is a new resource.
     """
 
-    keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    renamed: Mapping[str, str] = field(default_factory=dict)
+    keys: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    renamed: dict[str, str] = field(default_factory=dict)
     replaces: bool = False
     creates: bool = False
 
@@ -34,9 +34,7 @@ class RowOptionsParser:
     def __init__(self, resource: ResourceType, graph: Graph) -> None:
         self.errors = ErrorCollector()
         self._resource, self._graph = resource, graph
-        self._keys: dict[str, tuple[str, ...]] = {}
-        self._renamed: dict[str, str] = {}
-        self._chosen: dict[str, bool] = {}
+        self._options = RowOptions()
 
     def key(self, parameter: str, values: Sequence[str]) -> None:
         """Take keys: `serial`, `first_name,last_name`, or `owner.email` for related resources."""
@@ -45,10 +43,10 @@ class RowOptionsParser:
             if resource is None or not (names == ("id",) or {*names} <= resource.readable.keys()):
                 detail = f"{quoted(value)} does not name attributes of one type."
                 raise InvalidParameter(detail, parameter=parameter)
-            if resource.type in self._keys:
+            if resource.type in self._options.keys:
                 detail = f"There are two keys of the type `{resource.type}`."
                 raise InvalidParameter(detail, parameter=parameter)
-            self._keys[resource.type] = names
+            self._options.keys[resource.type] = names
 
     def _named(self, value: str) -> tuple[ResourceType | None, tuple[str, ...]]:
         """Return the type that has the attributes of a key, None for several, and their names."""
@@ -66,22 +64,22 @@ class RowOptionsParser:
 
     def map(self, _: str, value: str, column: str) -> None:
         """Take the name that replaces that of a column in the header."""
-        self._renamed[column.strip()] = value.strip()
+        self._options.renamed[column.strip()] = value.strip()
 
     def choose(self, parameter: str, value: str) -> None:
         """Take whether to replace, or to create."""
         if value not in _BOOLEANS:
             detail = f"{quoted(parameter)} must be `true` or `false`, not {quoted(value)}."
             raise InvalidParameter(detail, parameter=parameter)
-        self._chosen[parameter] = _BOOLEANS[value]
+        if parameter == REPLACE:
+            self._options.replaces = _BOOLEANS[value]
+        else:
+            self._options.creates = _BOOLEANS[value]
 
     def options(self) -> RowOptions:
         """Return the options. Raises RequestError if any parameter is not valid."""
-        creates = self._chosen.get(CREATE, False)
-        if creates and self._resource.type in self._keys:
+        if self._options.creates and self._resource.type in self._options.keys:
             detail = "Rows that are all new resources have no key."
             self.errors.add(InvalidParameter(detail, parameter=KEY))
         self.errors.raise_any()
-        return RowOptions(
-            self._keys, self._renamed, replaces=self._chosen.get(REPLACE, False), creates=creates
-        )
+        return self._options

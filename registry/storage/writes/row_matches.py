@@ -44,11 +44,7 @@ class RowMemory:
     def __init__(self, graph: Graph, options: CodecOptions[Any]) -> None:
         self._graph, self._options = graph, options
         self.new_ids = count(FIRST_DRY_ID)
-        self._shapes: set[Shape] = {
-            (resource.type, (name,))
-            for resource in graph.writable
-            for name in resource.unique_attributes
-        }
+        self._shapes = set[Shape]()  # by which the records are found
         # A batch that is completed after its client has left may be the last to use it.
         self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
         finalize(self, self._database.close)

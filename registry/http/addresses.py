@@ -38,7 +38,7 @@ _MAX_KEPT_TARGET = 2**10
 """Characters of a target whose parsed query is shared with later requests for the same target."""
 
 _MAX_ADDRESSES = 1_024
-"""Addresses that are remembered as trusted or not."""
+"""Addresses that are remembered as trusted or not, and with their networks."""
 
 _MAPPED = "::ffff:"
 """The prefix of IPv4 addresses on a socket for both versions (RFC 4291, 2.5.5.2)."""
@@ -68,6 +68,12 @@ def query_of(request: web.BaseRequest) -> MultiMapping[str]:
     """
     url = request.rel_url
     return (copy(url) if len(request.raw_path) > _MAX_KEPT_TARGET else url).query
+
+
+@lru_cache(_MAX_ADDRESSES)
+def _network(address: str) -> str:
+    """Return the /64 of an IPv6 address, which may have a zone."""
+    return str(ip_network((address.partition("%")[0], 64), strict=False))
 
 
 class Addresses:
@@ -120,8 +126,8 @@ class Addresses:
 
     def client_network(self, request: web.BaseRequest) -> str:
         """Return what counts as one client: an IPv4 address, or the /64 that an IPv6 client has."""
-        address, _, _ = self.client_address(request).partition("%")
-        return str(ip_network((address, 64), strict=False)) if ":" in address else address
+        address = self.client_address(request)
+        return _network(address) if ":" in address else address
 
     def authority(self, request: web.BaseRequest) -> str:
         """Return the host that the client has sent the request to, with its port if it has one.

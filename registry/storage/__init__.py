@@ -5,12 +5,14 @@ from registry.storage.bulkheads import Bulkhead as Bulkhead
 from registry.storage.mongo.batching import Coalescer as Coalescer
 from registry.storage.mongo.change_feed import ChangeFeed as ChangeFeed
 from registry.storage.mongo.change_feed import Commit as Commit
+from registry.storage.mongo.change_feed import FeedPosition as FeedPosition
+from registry.storage.mongo.change_feed import RecentCommits as RecentCommits
+from registry.storage.mongo.change_feed import number_of_changes as number_of_changes
 from registry.storage.mongo.mongo_client import SERVICE_COLLECTION as SERVICE_COLLECTION
 from registry.storage.mongo.mongo_client import Database as Database
 from registry.storage.mongo.mongo_client import SnapshotExpired as SnapshotExpired
 from registry.storage.mongo.mongo_client import connect as connect
 from registry.storage.mongo.mongo_client import require_complete as require_complete
-from registry.storage.mongo.positions import FeedPosition as FeedPosition
 from registry.storage.reads.listings import Listing as Listing
 from registry.storage.reads.shared_reads import TooManyMembers as TooManyMembers
 from registry.storage.reads.snapshot import Snapshot as Snapshot

@@ -19,14 +19,13 @@ from registry.storage.counters import COUNTERS, prepare_counters
 from registry.storage.errors import RecordRefused, translated_errors
 from registry.storage.indexes import IndexBuilds, prepare_expiry, prepare_unique_indexes
 from registry.storage.mongo.batching import Coalescer
-from registry.storage.mongo.change_feed import ChangeFeed
+from registry.storage.mongo.change_feed import ChangeFeed, FeedPosition, Positions
 from registry.storage.mongo.mongo_client import (
     LAST_BACKUP_ID,
     SERVICE_COLLECTION,
     Database,
     observed,
 )
-from registry.storage.mongo.positions import FeedPosition, Positions
 from registry.storage.mongo.read_commands import ReadCommands
 from registry.storage.mongo.transactions import Transactions
 from registry.storage.reads.shared_reads import Reads
@@ -155,7 +154,7 @@ class Repository:
         try:
             await feed.open()
         except BaseException:
-            await feed.close()
+            await feed.aclose()
             raise
         return feed
 

@@ -4,10 +4,11 @@ import asyncio
 import json
 import re
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -18,8 +19,7 @@ from pymongo.errors import AutoReconnect, OperationFailure
 from registry.http.followers import FOLLOWERS
 from registry.resources.types_file import TypesFile
 from registry.settings import Settings
-from registry.storage.mongo.change_feed import ChangeFeed
-from registry.storage.mongo.positions import Positions
+from registry.storage.mongo.change_feed import ChangeFeed, Positions
 from registry.storage.tokens import Tokens
 from tests.conftest import LIMITS, Header, Serve
 from tests.devices import WITH_DEVICES
@@ -376,15 +376,18 @@ async def test_a_head_request_does_not_follow_the_feed(api: Api) -> None:
 
 
 @asynccontextmanager
-async def raw_follower(api: Api, version: str = "1.1") -> AsyncIterator[socket.socket]:
+async def raw_follower(
+    api: Api, version: str = "1.1", headers: Mapping[str, str] = MappingProxyType({})
+) -> AsyncIterator[socket.socket]:
     """A connection of a client that follows, and reads only what the test reads."""
     with socket.socket() as opened:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         opened.setblocking(False)
         loop = asyncio.get_running_loop()
         await loop.sock_connect(opened, ("127.0.0.1", api.client.port or 0))
-        fields = "Host: h\r\nAccept: text/event-stream\r\n\r\n"
-        await loop.sock_sendall(opened, f"GET /changes HTTP/{version}\r\n{fields}".encode())
+        sent = {"Host": "h", **STREAM, **headers}
+        fields = "".join(f"{name}: {value}\r\n" for name, value in sent.items())
+        await loop.sock_sendall(opened, f"GET /changes HTTP/{version}\r\n{fields}\r\n".encode())
         yield opened
 
 
@@ -411,11 +414,11 @@ def number_of_followers(api: Api) -> int:
     return api.repository.bulkheads.followers.in_progress
 
 
-async def fill(api: Api, reader: Stream) -> None:
+async def fill(api: Api, reader: Stream, headers: Mapping[str, str] = MappingProxyType({})) -> None:
     """Make more changes than the kernel buffers for a follower that does not read."""
     for _ in range(20):
         await api.operate(
-            *(add(new("computer", serial=f"{number:0250}")) for number in range(1_000))
+            *(add(new("computer", serial=f"{number:0250}")) for number in range(1_000)), **headers
         )
         assert len(await reader.changes(1_000)) == 1_000
 
@@ -440,6 +443,27 @@ async def test_a_follower_that_has_fallen_behind_is_ended(serve: Serve) -> None:
         assert b"reads more slowly than resources change" in received
         await api.person()
         assert len(await reader.changes(1)) == 1
+
+
+@pytest.mark.slow
+async def test_a_follower_that_is_ended_and_does_not_read_is_disconnected(
+    serve: Serve, secured: Settings, header: Header, database: Database
+) -> None:
+    api = await serve(settings=secured)
+    kept, revoked = await header("write"), await header("read")
+    async with (
+        following(api, headers=kept) as reader,
+        raw_follower(api, headers=revoked) as rejected,
+        raw_follower(api, headers=kept) as stopped,
+    ):
+        for opened in (rejected, stopped):
+            await receive_until(opened, b"event: position")
+        await fill(api, reader, kept)
+        assert number_of_followers(api) == 3
+        await Tokens(database).revoke("1")
+        assert await eventually(lambda: number_of_followers(api) == 2, seconds=10)
+        await api.app.shutdown()
+        assert await eventually(lambda: number_of_followers(api) == 0, seconds=10)
 
 
 @pytest.mark.parametrize("code", [280, 13], ids=["position_expired", "internal_error"])
@@ -504,9 +528,9 @@ async def test_events_are_kept_for_few_audiences(serve: Serve) -> None:
         assert await everything.ids(2) == [ada, laptop]
         assert await persons.ids(1) == [ada]
         assert await computers.ids(1) == [laptop]
-        recent = api.app[FOLLOWERS]._recent
-        assert recent is not None
-        assert {len(batch.encoded) for batch in recent.batches} == {1}
+        window = api.app[FOLLOWERS]._window
+        assert window is not None
+        assert {len(commit.encoded) for commit in window._commits[1:]} == {1}
 
 
 async def test_connects_and_disconnects_leave_nothing_open(api: Api) -> None:
@@ -519,7 +543,7 @@ async def test_connects_and_disconnects_leave_nothing_open(api: Api) -> None:
         await asyncio.gather(*map(visit, range(50)))
     assert await eventually(lambda: number_of_followers(api) == 0)
     feed = api.app[FOLLOWERS]
-    assert await eventually(lambda: feed._recent is None)
+    assert await eventually(lambda: feed._window is None)
     assert len(feed) == 0
 
 

@@ -21,7 +21,7 @@ from registry.commands.watch import Deliver, ReceiverGone, Webhook, store, watch
 from registry.http.followers import FOLLOWERS
 from registry.program import StartError
 from registry.settings import Settings
-from registry.storage.mongo.positions import Positions
+from registry.storage.mongo.change_feed import Positions
 from tests.commands.conftest import RunCommand
 from tests.conftest import Grant, Serve
 from tests.support import Api

@@ -42,4 +42,4 @@ async def test_the_feed_continues_after_the_database_was_dropped(database: Datab
         assert await eventually(lambda: has_read(3), seconds=20)
         assert ids == [2, 3]
     finally:
-        await feed.close()
+        await feed.aclose()

@@ -3,33 +3,46 @@
 - A commit is what one transaction has changed, or one write outside of transactions: the events
   with the same cluster time. It is returned as a whole, once no event of it can follow.
 - A read that fails closes the change stream; the next one opens another where the last has ended.
+- A position is between two commits, and opaque to clients: a cluster time (of a document), or a
+  resume token (of the feed), of which nothing is read; tokens are compared as texts, as MongoDB
+  documents it.
 """
 
 import asyncio
 import logging
+import struct
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from bisect import bisect_right
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from hashlib import sha256
 from itertools import groupby, islice
-from operator import itemgetter
-from typing import Any, NamedTuple
+from operator import attrgetter, itemgetter
+from typing import Any, TypeAlias
 
 import pymongo
 import pymongo.database
+from bson.codec_options import CodecOptions
 from bson.timestamp import Timestamp
 from pymongo.change_stream import ChangeStream
 from pymongo.errors import ConnectionFailure, CursorNotFound, OperationFailure, PyMongoError
 
 from registry.jsonapi.change_events import ChangedRecord
 from registry.jsonapi.changes import Verb
-from registry.jsonapi.error_types import InternalError, PositionExpired, Unavailable
+from registry.jsonapi.error_objects import quoted
+from registry.jsonapi.error_types import (
+    InternalError,
+    InvalidPosition,
+    PositionExpired,
+    Unavailable,
+)
 from registry.model.attributes import utc_text
 from registry.model.graph import Graph
 from registry.model.implicit_attributes import UPDATED_AT, UPDATED_BY
 from registry.model.record import LAST_WRITE, Record
 from registry.model.resource_type import ResourceType
 from registry.storage.mongo.mongo_client import Database, reason_of
-from registry.storage.mongo.positions import FeedPosition
 from registry.storage.records import Stage
 
 _log = logging.getLogger("registry")
@@ -42,6 +55,12 @@ _MAX_EVENTS = 1_000
 
 _WAIT_MILLISECONDS = 1
 """How long MongoDB waits for a change, the minimum: callers read again after a pause."""
+
+_MAX_CHANGES = 1_000
+"""Changes that are returned at once, some 250 kB of events; those of one commit may be more."""
+
+_RETRY_SECONDS = 0.5
+"""How long to wait for a database that is unavailable."""
 
 _LOST = {280, 286}
 """MongoDB's error codes ChangeStreamFatalError and ChangeStreamHistoryLost: the changes after the
@@ -60,25 +79,39 @@ _AUTHORSHIP = (UPDATED_AT, UPDATED_BY, LAST_WRITE)
 _CLUSTER_TIME = itemgetter("clusterTime")
 
 
-class Commit(NamedTuple):
-    """What one transaction has changed. token: the resume token of its last event."""
+FeedPosition: TypeAlias = Timestamp | str
+"""A place between two commits: the cluster time, or the resume token, of the one before it."""
 
-    time: Timestamp
-    token: str
-    changes: Sequence[ChangedRecord]
+_TIME = struct.Struct(">II")
+"""The seconds and the counter of a cluster time."""
 
-    def is_after(self, position: FeedPosition) -> bool:
-        """Whether the commit follows a position."""
-        return (self.time if isinstance(position, Timestamp) else self.token) > position
+_OF_TIME, _OF_TOKEN = 1, 2
+"""The first byte of a position: which kind it is."""
+
+_DATABASE_BYTES, _CHECKSUM_BYTES = 4, 5
+
+
+class Commit:
+    """What one transaction has changed.
+
+    time, token: the two forms of the position after it: its cluster time, and the resume token of
+    its last event. encoded: what callers have made of the changes, for each of their audiences.
+    """
+
+    __slots__ = ("changes", "encoded", "time", "token")
+
+    def __init__(self, time: Timestamp, token: str, changes: Sequence[ChangedRecord]) -> None:
+        self.time, self.token, self.changes = time, token, changes
+        self.encoded: dict[Any, bytes] = {}
 
 
 class ChangeFeed:
     """Reads commits in order.
 
-    position: all commits up to it were returned; a resume token once the feed is open. start: what
-    precedes the first commit, once a feed from a cluster time is open. has_more: whether the last
-    read has left commits that are there already. The methods raise Unavailable, and can then be
-    called again; PositionExpired, or InternalError for another error that does not go away.
+    position: all commits up to it were returned; a resume token once the feed is open. start: the
+    empty commit before the first one, once a feed from a cluster time is open. has_more: whether
+    the last read may have left commits that are there already. The methods raise PositionExpired,
+    or InternalError for another error that does not go away.
     """
 
     def __init__(self, database: Database, graph: Graph, after: FeedPosition) -> None:
@@ -97,15 +130,23 @@ class ChangeFeed:
         self._thread = ThreadPoolExecutor(1, "change-feed")
 
     async def open(self) -> None:
-        """Open the change stream, unless it is open."""
+        """Open the change stream, unless it is open. Also raises Unavailable."""
         await self._run(self._open)
 
     async def read(self) -> list[Commit]:
-        """Return the commits that have followed, of about 1,000 events; empty if there is none."""
-        commits, self._pending, self.position, self.has_more = await self._run(self._read)
+        """Return the commits that have followed, of about 1,000 events; empty if there is none.
+
+        While MongoDB is unavailable, that is so after a pause.
+        """
+        try:
+            commits, self._pending, self.position, self.has_more = await self._run(self._read)
+        except Unavailable:
+            self.has_more = True
+            await asyncio.sleep(_RETRY_SECONDS)
+            return []
         return [commit for commit in commits if commit.changes]
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Close the change stream, after a read that may still be in progress."""
         closing = self._thread.submit(self._close)
         self._thread.shutdown(wait=False)
@@ -190,6 +231,46 @@ class ChangeFeed:
         return ChangedRecord(_VERBS[kind], resource, id_, fields, time, author)
 
 
+class RecentCommits:
+    """The last commits of a feed: all after the first of them, which says where they begin.
+
+    present: when the last read began that found no further changes, and the position after it.
+    """
+
+    def __init__(self, start: Commit, max_changes: int) -> None:
+        self._max_changes = max_changes
+        self._commits = [start]
+        self._size = 0  # changes, but for the first commit
+        self.present: tuple[float, FeedPosition] = (0.0, start.token)
+
+    def append(self, commits: Sequence[Commit]) -> None:
+        """Keep commits, in place of the oldest ones."""
+        most, dropped = len(self._commits) - 1, 0
+        self._commits += commits
+        self._size += number_of_changes(commits)
+        while self._size > self._max_changes and dropped < most:
+            dropped += 1
+            self._size -= len(self._commits[dropped].changes)
+        del self._commits[:dropped]
+
+    def after(self, position: FeedPosition) -> Sequence[Commit] | None:
+        """Return the next commits after a position; None if not all of them are kept."""
+        form = "time" if isinstance(position, Timestamp) else "token"
+        begin = end = bisect_right(self._commits, position, key=attrgetter(form))
+        if not begin:
+            return None
+        size = 0
+        while end < len(self._commits) and size < _MAX_CHANGES:
+            size += len(self._commits[end].changes)
+            end += 1
+        return self._commits[begin:end]
+
+
+def number_of_changes(commits: Sequence[Commit]) -> int:
+    """Return the number of changes."""
+    return sum(len(commit.changes) for commit in commits)
+
+
 def _is_temporary(error: PyMongoError) -> bool:
     """Whether the change stream can be opened again later."""
     return (
@@ -209,3 +290,58 @@ def _field_names(resource: ResourceType) -> tuple[str, ...]:
     """Return the stored fields that are sent, in any form."""
     writable = (name for name in resource.attributes if name in resource.writable)
     return (*writable, *(link.foreign_key for link in resource.links), *_AUTHORSHIP)
+
+
+class Positions:
+    """The positions of one database, as texts that only this service reads.
+
+    database: a digest of what no other database has, which refuses the positions of others.
+    """
+
+    def __init__(self, database: bytes) -> None:
+        self._database = database
+        self._last: tuple[FeedPosition | None, str] = (None, "")
+
+    @classmethod
+    async def of(cls, database: Database, collection: str) -> "Positions":
+        """Return those of a database, known by a collection that it keeps. Raises PyMongoError."""
+        plain = database.with_options(CodecOptions())  # by default, a UUID is read as bytes
+        cursor = await plain.list_collections(filter={"name": collection})
+        (found,) = await cursor.to_list(None)
+        identity = bytes(found["info"]["uuid"]) + database.name.encode()
+        return cls(sha256(identity).digest()[:_DATABASE_BYTES])
+
+    def encode(self, position: FeedPosition) -> str:
+        """Return the text of a position."""
+        last, text = self._last  # mostly the same object, as reads of a batch share their time
+        if position is not last:
+            text = self._encoded(position)
+            self._last = position, text
+        return text
+
+    def _encoded(self, position: FeedPosition) -> str:
+        if isinstance(position, Timestamp):
+            value = bytes([_OF_TIME]) + _TIME.pack(position.time, position.inc)
+        else:
+            value = bytes([_OF_TOKEN]) + bytes.fromhex(position)
+        content = value + self._database
+        return urlsafe_b64encode(content + _checksum(content)).decode().rstrip("=")
+
+    def decode(self, text: str) -> FeedPosition:
+        """Return the position of a text. Raises InvalidPosition."""
+        try:
+            data = urlsafe_b64decode(text + "==")  # more than are missing are ignored
+        except ValueError:
+            data = b""
+        content = data[:-_CHECKSUM_BYTES]
+        if not content or data[-_CHECKSUM_BYTES:] != _checksum(content):
+            raise InvalidPosition(f"{quoted(text)} is not a complete position.")
+        kind, value = content[0], content[1:-_DATABASE_BYTES]
+        is_time = kind == _OF_TIME and len(value) == _TIME.size
+        if not (is_time or kind == _OF_TOKEN) or not content.endswith(self._database):
+            raise InvalidPosition(f"{quoted(text)} is a position of another database.")
+        return Timestamp(*_TIME.unpack(value)) if is_time else value.hex().upper()
+
+
+def _checksum(content: bytes) -> bytes:
+    return sha256(content).digest()[:_CHECKSUM_BYTES]

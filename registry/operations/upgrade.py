@@ -22,7 +22,7 @@ from registry.storage.counters import COUNTERS, LAST, count_records
 from registry.storage.indexes import drop_index
 from registry.storage.mongo.mongo_client import SERVICE_COLLECTION, Database
 from registry.storage.records import Stage, recompute
-from registry.storage.validators import complete
+from registry.storage.validators import complete, suspend_validator
 
 _log = logging.getLogger("registry")
 
@@ -105,6 +105,7 @@ async def _to_2(database: Database, graph: Graph) -> Sequence[Record]:
     existing = await database.list_collection_names()
     for resource in graph.values():
         if resource.collection in existing:
+            await suspend_validator(database, resource)  # that of format 1 refuses those of 2
             await _complete_records(database, resource)
     for name in (
         "services",

@@ -210,6 +210,22 @@ async def _set_validator(
             if error.code != _NAMESPACE_EXISTS:
                 raise
         return
+    await _modify(database, name, options)
+    _log.info("Set the validator of %s", name)
+    known = _schema(former).get("properties", {})
+    for field in known.keys() - options["validator"]["$jsonSchema"]["properties"].keys():
+        await drop_index(database[name], f"{field}_1_{ID}_1")
+
+
+async def suspend_validator(database: Database, resource: ResourceType) -> None:
+    """Let a collection take any record, until its validator is set.
+
+    Raises StartError if the user may not do that.
+    """
+    await _modify(database, resource.collection, {"validationLevel": "off"})
+
+
+async def _modify(database: Database, name: str, options: Mapping[str, Any]) -> None:
     try:
         await database.command("collMod", name, **options)
     except OperationFailure as error:
@@ -218,7 +234,3 @@ async def _set_validator(
             raise StartError(reason) from error
         remedy = await _grant_of_role(database)
         raise StartError(f"{reason}; in mongosh, as an administrator: {remedy}") from error
-    _log.info("Set the validator of %s", name)
-    known = _schema(former).get("properties", {})
-    for field in known.keys() - options["validator"]["$jsonSchema"]["properties"].keys():
-        await drop_index(database[name], f"{field}_1_{ID}_1")

@@ -53,10 +53,14 @@ FORMAT_1: dict[str, list[dict[str, Any]]] = {
 async def store_format_1(database: Database) -> None:
     for name, documents in FORMAT_1.items():
         await database[name].insert_many(documents)
-    for name in ("persons", "computers"):
+    version, date = {"bsonType": ["int", "long", "null"]}, {"bsonType": ["date"]}
+    for name, properties in (
+        ("persons", {"version": version}),
+        ("computers", {"version": version}),
+        ("assignments", {"version": version, "since": date, "until": date}),
+    ):
         await database[name].create_index([("text_block", 1), ("_id", 1)])
-        schema = {"bsonType": "object", "properties": {"version": {"bsonType": ["int", "null"]}}}
-        validator = {"$jsonSchema": schema}
+        validator = {"$jsonSchema": {"bsonType": "object", "properties": properties}}
         await database.command("collMod", name, validator=validator, validationLevel="moderate")
 
 

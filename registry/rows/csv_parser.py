@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from io import StringIO
 from typing import NamedTuple
 
-from registry.jsonapi.error_types import InvalidFile
+from registry.jsonapi.error_objects import quoted
+from registry.jsonapi.error_types import InvalidFile, UnsupportedMediaType
 
 _MAX_RECORD = 2**20
 """Characters of a record, as many as the body of another request has bytes."""
@@ -30,7 +31,7 @@ _CODECS = {
     "utf-16be": "utf-16-be",
 }
 
-CHARSETS = ("utf-8", "windows-1252", "iso-8859-1", "utf-16")
+_CHARSETS = ("utf-8", "windows-1252", "iso-8859-1", "utf-16")
 """The documented names of those encodings, as `charset` has them."""
 
 
@@ -42,19 +43,18 @@ class CsvRecord(NamedTuple):
     defect: str | None = None
 
 
-def is_charset(name: str) -> bool:
-    """Return whether files in an encoding can be read."""
-    return name.lower() in _CODECS
-
-
 class CsvParser:
     """Parses a file in pieces; what it keeps is less than two records.
 
     Each piece reads an incomplete record again from its beginning: small ones would take long.
-    delimiter: known once there is a record.
+    charset: as the media type names it; raises UnsupportedMediaType. delimiter: known once there is
+    a record.
     """
 
-    def __init__(self, charset: str = "utf-8") -> None:
+    def __init__(self, charset: str) -> None:
+        if charset.lower() not in _CODECS:
+            detail = f"Unsupported charset {quoted(charset)}; supported: {quoted(*_CHARSETS)}."
+            raise UnsupportedMediaType(detail)
         self._charset = charset
         # Lone surrogates are reported with the row that has them.
         errors = "surrogatepass" if charset.lower().startswith("utf") else "strict"
@@ -101,12 +101,12 @@ class CsvParser:
                 f"The file is not {self._charset.upper()}: byte 0x{error.object[error.start]:02x} "
                 f"in line {line}. Save it as CSV UTF-8, or name its encoding: `Content-Type: "
                 "text/csv; charset=windows-1252` (Windows, western Europe), or one of "
-                f"{', '.join(CHARSETS)}."
+                f"{', '.join(_CHARSETS)}."
             ) from None
         except UnicodeError:  # of UTF-16: the byte order mark is missing
             raise InvalidFile(
                 "The file is not UTF-16: it has no byte order mark. Save it as CSV UTF-8, or name "
-                f"its encoding, one of {', '.join(CHARSETS)}."
+                f"its encoding, one of {', '.join(_CHARSETS)}."
             ) from None
 
     def _split(self, text: str, *, is_last: bool) -> None:

@@ -135,6 +135,16 @@ async def test_what_earlier_rows_change_does_not_hide_others_that_match(
     assert (totals["created"], totals["updated"]) == ({}, {"person": 4})
 
 
+@pytest.mark.parametrize("key", ["email", "first_name,last_name"])
+async def test_three_of_the_resources_that_match_are_named(api: Api, key: str) -> None:
+    for email in ["ada@x.org"] * 3 + ["ADA@X.ORG"] * 2:
+        await api.person("Ada", "King", email=email)
+    file = "email,first_name,last_name\nAda@x.org,Ada,King\n"
+    _, lines = await post(api, f"/persons?rows[key]={key}", file)
+    detail = "This is ambiguous: several persons match, such as 1, 2, 3."
+    assert lines[0]["errors"][0]["detail"] == detail
+
+
 @pytest.mark.parametrize("is_unique", [False, True])
 async def test_a_value_that_another_resource_has_is_an_error_of_its_row(
     serve: Serve, settings: Settings, is_unique: bool
@@ -185,6 +195,22 @@ async def test_a_file_can_be_refused_as_a_whole(
 ) -> None:
     refused, document = await post(api, path, file)
     assert (refused, detail in document["errors"][0]["detail"]) == (status, True), document
+    assert await serials(api) == []
+
+
+@pytest.mark.parametrize(
+    ("charset", "headers", "status", "detail"),
+    [
+        ("koi8-r", {}, 415, "Unsupported charset `koi8-r`; supported: `utf-8`, `windows-1252`"),
+        ("", {"If-Match": '"1"'}, 412, "`If-Match` or `If-None-Match` does not hold"),
+        ("", {"Idempotency-Key": "k"}, 400, "A file of rows has no `Idempotency-Key`"),
+    ],
+)
+async def test_headers_that_a_file_cannot_have_are_refused(
+    api: Api, charset: str, headers: dict[str, str], status: int, detail: str
+) -> None:
+    refused, document = await post(api, "/computers", "serial\nA\n", charset, **headers)
+    assert (refused, document["errors"][0]["detail"].startswith(detail)) == (status, True), document
     assert await serials(api) == []
 
 

@@ -17,16 +17,13 @@ from registry.http.error_responses import log_error
 from registry.http.request_body import body_pieces
 from registry.http.request_headers import read_preferences
 from registry.http.views.resource_view import ResourceView
-from registry.jsonapi.error_objects import quoted
 from registry.jsonapi.error_types import (
     InvalidIdempotencyKey,
     PreconditionFailed,
-    UnsupportedMediaType,
 )
 from registry.jsonapi.query_parameters import parse_row_options
 from registry.offloading import pause
 from registry.protocol import IDEMPOTENCY_KEY, NDJSON_TYPE
-from registry.rows.csv_parser import CHARSETS, is_charset
 from registry.rows.row_reader import RowReader
 from registry.rows.rows import Row
 from registry.storage import RowImport
@@ -58,16 +55,13 @@ async def import_rows(view: ResourceView, charset: str) -> web.StreamResponse:
     view.negotiate()
     preferences = read_preferences(request)
     options = parse_row_options(query_of(request).items(), view.scope)
-    if not is_charset(charset):
-        detail = f"Unsupported charset {quoted(charset)}; supported: {quoted(*CHARSETS)}."
-        raise UnsupportedMediaType(detail)
+    reader = RowReader(view.resource, view.graph, options, charset)
     if hdrs.IF_MATCH in request.headers:
         raise PreconditionFailed
     if IDEMPOTENCY_KEY in request.headers:
         raise InvalidIdempotencyKey(
             f"A file of rows has no `{IDEMPOTENCY_KEY}`: its rows are found by their key."
         )
-    reader = RowReader(view.resource, view.graph, options, charset)
     rolls_back = preferences.rolls_back
     headers = {hdrs.CONTENT_TYPE: NDJSON_TYPE, "X-Accel-Buffering": "no"}  # of nginx
     headers |= preferences.acknowledge(is_replayed=False)

@@ -178,7 +178,7 @@ class RowReader:
                 errors += error.errors
         for mention in row.mentions:
             try:
-                mention.load()
+                mention.load(removes=self._options.replaces)
                 self._find_key(mention)
             except RequestError as error:
                 errors += error.errors
@@ -213,9 +213,7 @@ class RowReader:
         if self._options.replaces and attribute.required:
             raise mention.error("It is required: the cell must not be empty.", name)
         if attribute.nullable:
-            mention.empty.append(name)
-            if self._options.replaces:
-                mention.sent[name] = None
+            mention.sent[name] = None
 
     @property
     def _uses_ids(self) -> bool:
@@ -233,8 +231,7 @@ class RowReader:
         if mention.link is None and self._options.creates:
             return
         resource = mention.resource
-        absent = (name for name in mention.empty if name not in mention.sent)
-        present = [*mention.sent, *mention.fixed, *absent]
+        present = [*mention.sent, *mention.fixed]
         names: Sequence[str] = self._options.keys.get(resource.type, ())
         if not names and mention.id is not None:
             names = ("id",)

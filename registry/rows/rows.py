@@ -18,10 +18,9 @@ class Mention:
     """What a row says of a resource.
 
     line: of the row. link: the relationship that leads to it; None for the resource of the row
-    itself. sent: the attributes in JSON. loaded: their stored forms. fixed: those of read-only
-    attributes, by which it can be found. empty: the names of those whose cells are empty, which a
-    new resource has no value of. id: as in the file. key: the names of what tells it apart.
-    is_named: whether the file has a column for that.
+    itself. sent: the attributes in JSON, None for an empty cell. loaded: the stored forms of what
+    the row changes. fixed: those of read-only attributes, by which it can be found. id: as in the
+    file. key: the names of what tells it apart. is_named: whether the file has a column for that.
     """
 
     resource: ResourceType
@@ -30,7 +29,6 @@ class Mention:
     sent: dict[str, Any] = field(default_factory=dict)
     loaded: dict[str, Any] = field(default_factory=dict)
     fixed: dict[str, Any] = field(default_factory=dict)
-    empty: list[str] = field(default_factory=list)
     id: str | None = None
     key: tuple[str, ...] = ()
     is_named: bool = False
@@ -56,18 +54,17 @@ class Mention:
         sent = self.id if name == "id" else self.sent.get(name, self.fixed.get(name))
         return None if sent is None else str(sent)
 
-    def load(self) -> None:
-        """Validate the attributes. Raises RequestError."""
-        if self.sent:
-            self.loaded = self._load(self.sent, partial=True)
+    def load(self, *, removes: bool) -> None:
+        """Validate the attributes. removes: whether empty cells do. Raises RequestError."""
+        sent = {name: value for name, value in self.sent.items() if removes or value is not None}
+        if sent:
+            self.loaded = self._load(sent, partial=True)
 
     def complete(self) -> dict[str, Any]:
         """Return the attributes of a new resource, with defaults. Raises RequestError."""
-        absent = dict.fromkeys(self.empty)
-        sent = absent | self.sent
-        if self.resource.writable.keys() <= sent.keys():  # nothing is required, nor by default
-            return absent | self.loaded
-        return self._load(sent, partial=False)
+        if self.resource.writable.keys() <= self.sent.keys():  # nothing is required, nor by default
+            return dict.fromkeys(self.sent) | self.loaded
+        return self._load(self.sent, partial=False)
 
     def _load(self, sent: Mapping[str, Any], *, partial: bool) -> dict[str, Any]:
         try:

@@ -77,8 +77,7 @@ class Api {
     return this.#retry([503], signal, async () => {
       const response = await this.fetch("GET", path, { query, signal })
       this.position ||= response.headers.get("Registry-Position") ?? ""
-      const document = await received(response, signal)
-      return { document, etag: response.headers.get("ETag") ?? "" }
+      return { document: await arrived(response.json()), etag: response.headers.get("ETag") ?? "" }
     })
   }
 
@@ -143,7 +142,7 @@ class Api {
     }
     try {
       const response = await this.fetch(method, path, { ...options, headers })
-      const document = response.status === 204 ? null : await received(response, options.signal)
+      const document = response.status === 204 ? null : await arrived(response.json())
       this.#keys.delete(repeated)
       return document
     } catch (error) {
@@ -192,12 +191,7 @@ class Api {
     const limit = seconds === 0 ? [] : [AbortSignal.timeout(TIMEOUT_MS)]
     const signals = AbortSignal.any([...(signal ? [signal] : []), ...limit])
     const content = body ? JSON.stringify(body) : file
-    try {
-      return await fetch(url, { method, headers: sent, body: content, signal: signals })
-    } catch (error) {
-      if (signal?.aborted) throw error
-      throw new Failure(0)
-    }
+    return arrived(fetch(url, { method, headers: sent, body: content, signal: signals }))
   }
 }
 
@@ -205,36 +199,28 @@ class Api {
 export const api = new Api()
 
 /**
- * Return the document of a response. Raises Failure if the connection is lost, or AbortError.
- * @param {Response} response
- * @param {AbortSignal} [signal]
- * @returns {Promise<Document>}
+ * Return what is received, such as a document or a module. Raises Failure if the connection is lost, or AbortError.
+ * @template T
+ * @param {Promise<T>} receiving
+ * @returns {Promise<T>}
  */
-async function received(response, signal) {
-  try {
-    return await response.json()
-  } catch (error) {
-    throw signal?.aborted ? error : new Failure(0)
-  }
-}
+export const arrived = (receiving) =>
+  receiving.catch((error) => {
+    throw isAborted(error) ? error : new Failure(0)
+  })
 
-/**
- * Yield the parts of a body as they arrive. Raises Failure if the connection is lost, or AbortError.
- * @param {Response} response
- */
+/** Yield the parts of a body as they arrive. Raises what `arrived` raises. @param {Response} response */
 export async function* partsOf(response) {
   const reader = /** @type {ReadableStream<Uint8Array<ArrayBuffer>>} */ (response.body).getReader()
   for (;;) {
-    const { done, value } = await reader.read().catch((error) => {
-      throw isAborted(error) ? error : new Failure(0)
-    })
+    const { done, value } = await arrived(reader.read())
     if (done) return
     yield value
   }
 }
 
 /**
- * Yield the pieces of a text as they arrive, those together that arrive together. Raises what `partsOf` raises.
+ * Yield the pieces of a text as they arrive, those together that arrive together. Raises what `arrived` raises.
  * @param {Response} response
  * @param {string} end what ends a piece
  */
@@ -273,17 +259,6 @@ export async function pause(milliseconds, signal) {
 
 /** Return whether an error only says that nobody waits for the result any more. @param {unknown} error */
 export const isAborted = (error) => error instanceof DOMException && error.name === "AbortError"
-
-/**
- * Return a module that is loaded when it is needed. Raises Failure.
- * @template T
- * @param {Promise<T>} importing
- * @returns {Promise<T>}
- */
-export const loaded = (importing) =>
-  importing.catch(() => {
-    throw new Failure(0)
-  })
 
 /**
  * Divide values into lists that one request can have.

@@ -1,8 +1,8 @@
 /** The start of the page, and what surrounds the views. */
 
 import { askAgain, requireAccess } from "./access.js"
-import { api, Failure, isAborted, loaded } from "./api.js"
-import { announce, announceFailure } from "./dialogs.js"
+import { api, arrived, Failure, isAborted } from "./api.js"
+import { announce } from "./dialogs.js"
 import { byId, h } from "./dom.js"
 import { follow } from "./feed.js"
 import { FindBox } from "./find.js"
@@ -28,7 +28,7 @@ async function viewOf(path, state, signal) {
   if (!type) throw new Failure(types.length > 0 ? 404 : 403)
   if (id && !/^[0-9]+$/.test(id)) throw new Failure(404)
   if (!id) return new List(type, type.path, state, signal)
-  if (!link) return new (await loaded(import("./card.js"))).Card(type, id, signal)
+  if (!link) return new (await arrived(import("./card.js"))).Card(type, id, signal)
   const relationship = type.relationships.find((other) => other.many && other.name === link)
   const target = relationship && types.find((other) => other.name === relationship.target)
   if (!target) throw new Failure(404)
@@ -116,7 +116,7 @@ async function start() {
   document.addEventListener("drop", onDrop)
   window.addEventListener("unhandledrejection", (event) => {
     event.preventDefault()
-    if (!isAborted(event.reason)) announceFailure(event.reason)
+    if (!isAborted(event.reason)) announce(event.reason.message, { isError: true })
   })
   byId("find").focus()
   await startRouter(viewOf)

@@ -3,32 +3,22 @@
 import { chooseResource } from "./choose.js"
 import { announce, ask } from "./dialogs.js"
 import { field, h } from "./dom.js"
-import { itemsOf, performAll, relink } from "./operations.js"
+import { performAll, relink } from "./operations.js"
 import { countedOf } from "./types.js"
 import { controlFor, valueOf } from "./values.js"
 
-/** @import { Target } from "./operations.js" */
 /** @import { Attribute, Relationship, Type } from "./types.js" */
 
 /** @param {Type} type @param {string[]} ids @param {Relationship} link */
 export async function assign(type, ids, link) {
   const target = await chooseResource(`Assign ${countedOf(type, ids.length)}`, link.target)
-  return target && relinkAll(type, ids, link, target)
+  return target && relink(type, link, ids, target)
 }
 
 /** @param {Type} type @param {string[]} ids @param {Relationship} link */
 export async function unassign(type, ids, link) {
   const agrees = await ask(`Unassign ${countedOf(type, ids.length)}?`, [], "Unassign")
-  return agrees ? relinkAll(type, ids, link, null) : null
-}
-
-/** @param {Type} type @param {string[]} ids @param {Relationship} link @param {Target | null} target */
-async function relinkAll(type, ids, link, target) {
-  const items = await itemsOf(type, ids, link)
-  const found = new Set(items.map((item) => item.id))
-  const failures = await relink(type, link, items, target)
-  for (const id of ids) if (!found.has(id)) failures.set(id, "Deleted meanwhile")
-  return failures
+  return agrees ? relink(type, link, ids, null) : null
 }
 
 /** @param {Type} type @param {string[]} ids */
@@ -36,7 +26,7 @@ export async function remove(type, ids) {
   const help = [h("p", {}, "This cannot be undone.")]
   const title = `Delete ${countedOf(type, ids.length)}?`
   if (!(await ask(title, help, "Delete", { isDanger: true }))) return null
-  return perform(type, ids, (what) => `Deleted ${what}.`, ({ id }) => ({ op: "remove", ref: { type: type.name, id } }))
+  return perform(type, ids, "Deleted", (id) => ({ op: "remove", ref: { type: type.name, id } }))
 }
 
 /**
@@ -62,20 +52,16 @@ export async function setAttribute(type, ids) {
   names.focus()
   if (!(await answer)) return null
   const data = { type: type.name, attributes: { [names.value]: valueOf(chosen().kind, control) } }
-  return perform(type, ids, (what) => `Changed ${what}.`, ({ id }) => ({ op: "update", data: { ...data, id } }))
+  return perform(type, ids, "Changed", (id) => ({ op: "update", data: { ...data, id } }))
 }
 
 /**
  * Execute an operation on each, and tell for how many that worked.
- * @param {Type} type
- * @param {string[]} ids
- * @param {(what: string) => string} text
- * @param {(item: { id: string }) => object} operationOf
+ * @param {Type} type @param {string[]} ids @param {string} verb @param {(id: string) => object} operationOf
  */
-async function perform(type, ids, text, operationOf) {
-  const items = ids.map((id) => ({ id }))
-  const failures = await performAll(items, operationOf)
+async function perform(type, ids, verb, operationOf) {
+  const failures = await performAll(ids, operationOf)
   const done = ids.length - failures.size
-  if (done > 0) announce(text(countedOf(type, done)))
+  if (done > 0) announce(`${verb} ${countedOf(type, done)}.`)
   return failures
 }

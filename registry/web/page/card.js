@@ -2,10 +2,10 @@
 
 import { api, Failure, isSame } from "./api.js"
 import { chooseResource } from "./choose.js"
-import { announce, announceFailure, ask } from "./dialogs.js"
+import { announce, ask } from "./dialogs.js"
 import { button, h, show } from "./dom.js"
 import { Editor } from "./editor.js"
-import { itemsOf, relink } from "./operations.js"
+import { relink } from "./operations.js"
 import { inTurn, later } from "./reads.js"
 import { address, navigate, open } from "./router.js"
 import { columnsOf, linkTo, Table } from "./table.js"
@@ -14,7 +14,7 @@ import { Timeline } from "./timeline.js"
 import { countedOf, fieldsWithNames, labelOf, links, mayLink, mayWrite, nameOf, typeOf } from "./types.js"
 import { shown } from "./values.js"
 
-/** @import { Identifier, Resource } from "./api.js" */
+/** @import { Resource } from "./api.js" */
 /** @import { Change } from "./feed.js" */
 /** @import { Failures, Target } from "./operations.js" */
 /** @import { Relationship, Type } from "./types.js" */
@@ -146,24 +146,19 @@ export class Card {
 
   /**
    * Change a link of the resource, unless somebody else has changed it.
-   * @param {Relationship} link
-   * @param {Target | null} target
+   * @param {Relationship} link @param {Target | null} target
    */
   #relink(link, target) {
-    const { resource, etag, name } = this.shown
-    const before = /** @type {Identifier | null} */ (resource.relationships?.[link.name]?.data ?? null)
-    const item = { id: this.id, name, etag, before }
-    return this.perform(() => relink(this.type, link, [item], target))
+    return this.perform(relink(this.type, link, [this.id], target, this.shown.etag))
   }
 
-  /** Change links, tell if that failed, and read the card again. @param {() => Promise<Failures>} change */
-  async perform(change) {
+  /** Read the card again when links were changed. Raises Error if that failed. @param {Promise<Failures>} changing */
+  async perform(changing) {
     try {
-      for (const reason of (await change()).values()) announce(reason, { isError: true })
-    } catch (error) {
-      announceFailure(error)
+      for (const reason of (await changing).values()) throw new Error(reason)
+    } finally {
+      await this.load().catch(() => {})
     }
-    await this.load().catch(() => {})
   }
 
   /** Show the form in place of the attributes. */
@@ -175,9 +170,9 @@ export class Card {
     }
     if (!this.#editor) {
       this.#editor = new Editor(this, close)
-      this.#paper.replaceChildren(this.#editor.element)
+      this.#paper.replaceChildren(this.#editor.form.element)
     }
-    this.#editor.inputs.focus()
+    this.#editor.form.focus()
   }
 
   /** Ask, saying what happens to what is linked, and delete the resource. */
@@ -192,8 +187,8 @@ export class Card {
       announce(`Deleted ${name}.`)
       navigate(type.path)
     } catch (error) {
-      announceFailure(error)
       await this.load().catch(() => {})
+      throw error
     }
   }
 }
@@ -242,10 +237,7 @@ class Section {
   #relink(id, target) {
     const { card, link, type } = this
     const inverse = /** @type {Relationship} */ (type.relationships.find((other) => other.name === link.inverse))
-    return card.perform(async () => {
-      const items = await itemsOf(type, [id], inverse)
-      return relink(type, inverse, items, target)
-    })
+    return card.perform(relink(type, inverse, [id], target))
   }
 
   /** What the deletion of the resource of the card means for these. */

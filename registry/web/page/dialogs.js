@@ -25,11 +25,6 @@ export function announce(text, { isError = false, offer } = {}) {
   if (!isError) setTimeout(remove, NOTE_MS)
 }
 
-/** Tell everybody that something has failed. @param {unknown} error */
-export function announceFailure(error) {
-  announce(/** @type {Error} */ (error).message, { isError: true })
-}
-
 /**
  * Move notes to where they can be used: into the dialog on top, beside which everything is inert.
  * @param {HTMLElement} notes

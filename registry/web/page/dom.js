@@ -103,6 +103,20 @@ export function copy(id) {
   return /** @type {HTMLElement} */ (content.firstElementChild?.cloneNode(true))
 }
 
+/** Return whether something else is entered than at first. @param {HTMLInputElement | HTMLSelectElement} control */
+export function isChanged(control) {
+  if (control instanceof HTMLSelectElement) return !control.selectedOptions[0]?.defaultSelected
+  if (control.type === "checkbox") return control.checked !== control.defaultChecked
+  return control.validity.badInput || control.value !== control.defaultValue
+}
+
+/** Return whether something was entered in a form that would be lost. @param {Element} element */
+export function hasChanges(element) {
+  /** @type {NodeListOf<HTMLInputElement | HTMLSelectElement>} */
+  const controls = element.querySelectorAll(".inputs :is(input, select)")
+  return [...controls].some(isChanged)
+}
+
 let lastId = 0
 
 /** Return an id that no other element has. */

@@ -1,9 +1,9 @@
 /** The form that edits a resource, and what it does when somebody else was faster. */
 
 import { api, Failure } from "./api.js"
-import { announce, ask, askToLeave } from "./dialogs.js"
-import { button, buttons, grid, h, unlessBusy } from "./dom.js"
-import { Inputs } from "./form.js"
+import { announce, ask } from "./dialogs.js"
+import { button, grid, h } from "./dom.js"
+import { Form } from "./form.js"
 import { GONE } from "./texts.js"
 import { plain, shown } from "./values.js"
 
@@ -15,26 +15,17 @@ export class Editor {
   constructor(card, onClose) {
     this.card = card
     this.onClose = onClose
-    this.inputs = new Inputs(card.type, card.shown.resource.attributes)
     const base = card.shown
-    const save = h("button", { class: "primary" }, "Save")
-    const stop = async () => (!this.inputs.isDirty || (await askToLeave())) && onClose()
-    const submit = (/** @type {Event} */ event) => {
-      event.preventDefault()
-      unlessBusy(save, async () => {
-        const values = this.inputs.read()
-        if (values) await this.#save(values, base)
-      })
-    }
-    const keydown = (/** @type {KeyboardEvent} */ event) => event.key === "Escape" && stop()
-    const footer = buttons(button("Cancel", stop), save)
-    const states = { submit, keydown, novalidate: true, class: "facts" }
-    this.element = h("form", states, this.inputs.element, footer)
+    /** @type {() => Promise<unknown>} */
+    const stop = async () => (await this.form.mayClose()) && onClose()
+    const save = (/** @type {Record<string, any>} */ values) => this.#save(values, base)
+    this.form = new Form(card.type, base.resource.attributes, "Save", save, button("Cancel", stop))
+    this.form.element.addEventListener("keydown", ({ key }) => key === "Escape" && stop())
   }
 
   /** @param {string} text of what has become of the resource */
   tell(text) {
-    this.inputs.message.textContent = text
+    this.form.message.textContent = text
   }
 
   /**
@@ -43,7 +34,7 @@ export class Editor {
    * @param {Version} base what they were changed from
    */
   async #save(values, base) {
-    const { card, inputs } = this
+    const { card } = this
     try {
       if (Object.keys(values).length > 0) {
         const data = { type: card.type.name, id: card.id, attributes: values }
@@ -54,9 +45,9 @@ export class Editor {
       this.onClose()
     } catch (error) {
       const status = error instanceof Failure ? error.status : 0
-      if (status === 412) await this.#resolve(values, base).catch((failure) => inputs.show(failure))
-      else if (status === 404) this.tell(GONE)
-      else inputs.show(error)
+      if (status === 404) this.tell(GONE)
+      else if (status === 412) await this.#resolve(values, base)
+      else throw error
     }
   }
 

@@ -2,24 +2,22 @@
 
 import { api, Failure } from "./api.js"
 import { announce, askToLeave, openDialog } from "./dialogs.js"
-import { buttons, field, h, newId, unlessBusy } from "./dom.js"
+import { buttons, field, h, hasChanges, isChanged, newId, unlessBusy } from "./dom.js"
 import { FindBox } from "./find.js"
-import { protect } from "./router.js"
 import { linkable, nameOf, typeOf } from "./types.js"
 import { controlFor, valueOf } from "./values.js"
 
 /** @import { Identifier, Resource } from "./api.js" */
+/** @import { Child } from "./dom.js" */
 /** @import { Attribute, Relationship, Type } from "./types.js" */
 /** @import { Control } from "./values.js" */
 /**
- * An input. first: what it began with, as `stateOf` returns it. attribute: none for a link.
- * @typedef {{
- *   element: HTMLElement, error: HTMLElement, control: Control, first: unknown, attribute?: Attribute,
- * }} Field
+ * An input. attribute: none for a link.
+ * @typedef {{ element: HTMLElement, error: HTMLElement, control: Control, attribute?: Attribute }} Field
  */
 
-/** The inputs for the attributes of a type, and for the links of a new resource. */
-export class Inputs {
+/** A form with the inputs for the attributes of a type, and for the links of a new resource. */
+export class Form {
   /** @type {Map<string, Field>} */
   #fields = new Map()
 
@@ -28,8 +26,14 @@ export class Inputs {
 
   message = h("p", { role: "alert", class: "error" })
 
-  /** @param {Type} type @param {Record<string, any> | null} values those of the resource; null for a new one */
-  constructor(type, values) {
+  /**
+   * @param {Type} type
+   * @param {Record<string, any> | null} values those of the resource; null for a new one
+   * @param {string} label of the button that sends
+   * @param {(values: Record<string, any>) => Promise<unknown>} send called with the attributes if all inputs are valid
+   * @param {...Child} others before that button
+   */
+  constructor(type, values, label, send, ...others) {
     this.isNew = !values
     for (const attribute of type.attributes.filter(({ readOnly }) => !readOnly)) {
       const { name, label, nullable } = attribute
@@ -40,8 +44,14 @@ export class Inputs {
     }
     for (const link of this.isNew ? linkable(type) : []) this.#addLink(link)
     const all = [...this.#fields.values()].map(({ element }) => element)
-    this.element = h("div", { class: "inputs" }, ...all, this.message)
-    protect(this)
+    const agree = h("button", { class: "primary" }, label)
+    const submit = (/** @type {Event} */ event) => {
+      event.preventDefault()
+      const entered = this.#read()
+      if (entered) unlessBusy(agree, () => send(entered)).catch((error) => this.show(error))
+    }
+    const inputs = h("div", { class: "inputs" }, ...all, this.message)
+    this.element = h("form", { submit, novalidate: true }, inputs, buttons(...others, agree))
   }
 
   /** @param {string} name @param {string} label @param {Control} control @param {Attribute} [attribute] */
@@ -52,7 +62,7 @@ export class Inputs {
     const hint = attribute?.description && h("small", { id: hintId }, attribute.description)
     const error = h("p", { id: errorId, class: "error" })
     const element = field(label, control, hint, error)
-    this.#fields.set(name, { element, error, control, first: stateOf(control), attribute })
+    this.#fields.set(name, { element, error, control, attribute })
   }
 
   /** @param {Relationship} link */
@@ -70,9 +80,13 @@ export class Inputs {
     this.#add(name, label, box.input)
   }
 
-  /** Whether something was entered that would be lost. */
-  get isDirty() {
-    return [...this.#fields.values()].some(({ control, first }) => stateOf(control) !== first)
+  /** Return whether the form may close: nothing would be lost, or somebody agrees. */
+  mayClose = () => !hasChanges(this.element) || askToLeave()
+
+  /** Begin again. */
+  reset() {
+    this.element.reset()
+    this.#linked.clear()
   }
 
   /** Focus the first input. */
@@ -93,14 +107,13 @@ export class Inputs {
   /**
    * Return the attributes that were entered: those of a stored resource that were changed, as an input can round what
    * is stored. If one is not valid, show that, and return null.
-   * @returns {Record<string, any> | null}
    */
-  read() {
+  #read() {
     this.#clear()
     /** @type {Record<string, any>} */
     const values = {}
-    for (const [name, { attribute, control, first }] of this.#fields) {
-      if (!this.isNew && stateOf(control) === first) continue
+    for (const [name, { attribute, control }] of this.#fields) {
+      if (!this.isNew && !isChanged(control)) continue
       if (!control.validity.valid) this.#mark(name, control.validationMessage)
       else if (attribute) values[name] = valueOf(attribute.kind, control)
     }
@@ -149,12 +162,6 @@ export class Inputs {
   }
 }
 
-/** Return what is entered, to compare. @param {Control} control */
-function stateOf(control) {
-  if (control instanceof HTMLInputElement && control.type === "checkbox") return control.checked
-  return control.validity.badInput || control.value
-}
-
 let staysOpen = false
 
 /**
@@ -166,33 +173,22 @@ let staysOpen = false
 export function openCreation(type, { onCreated, text = "", isSingle = false }) {
   /** @type {Resource | null} */
   let last = null
-  let inputs = new Inputs(type, null)
   const again = h("input", { type: "checkbox", id: newId(), checked: staysOpen })
-  const create = h("button", { class: "primary" }, "Create")
-  const send = async () => {
-    const attributes = inputs.read()
-    if (!attributes) return
-    const data = { type: type.name, attributes, relationships: inputs.links() }
+  const send = async (/** @type {Record<string, any>} */ attributes) => {
+    const data = { type: type.name, attributes, relationships: form.links() }
     const query = type.display ? { [`fields[${type.name}]`]: type.display.name } : {}
     const document = await api.change("POST", type.path, { query, body: { data } })
     const created = (last = /** @type {Resource} */ (document?.data))
     if (!isSingle) announce(`Created ${nameOf(type, created)}.`, { offer: ["Open", `#${type.path}/${created.id}`] })
-    staysOpen = again.checked
-    if (isSingle || !again.checked) return dialog.close()
-    const { element } = inputs
-    inputs = new Inputs(type, null)
-    element.replaceWith(inputs.element)
-    inputs.focus()
-  }
-  const submit = (/** @type {Event} */ event) => {
-    event.preventDefault()
-    unlessBusy(create, send).catch((error) => inputs.show(error))
+    staysOpen = again.defaultChecked = again.checked
+    if (isSingle || !staysOpen) return dialog.close()
+    form.reset()
+    form.focus()
   }
   const another = h("label", { class: "check", for: again.id }, again, "Stay here to add another")
-  const form = h("form", { submit, novalidate: true }, inputs.element, buttons(!isSingle && another, create))
-  const mayClose = () => !inputs.isDirty || askToLeave()
-  const dialog = openDialog(`New ${type.label.toLowerCase()}`, [form], { mayClose })
+  const form = new Form(type, null, "Create", send, !isSingle && another)
+  const dialog = openDialog(`New ${type.label.toLowerCase()}`, [form.element], { mayClose: form.mayClose })
   dialog.addEventListener("close", () => last && onCreated(last))
-  inputs.focus()
-  if (text) inputs.enter(text)
+  form.focus()
+  if (text) form.enter(text)
 }

@@ -1,7 +1,7 @@
 /** The import of a CSV file, which the service reads: what its columns become, its check, and the report. */
 
 import { api, isAborted, piecesOf } from "./api.js"
-import { announceFailure, ask, openDialog } from "./dialogs.js"
+import { ask, openDialog } from "./dialogs.js"
 import { button, buttons, copy, field, grid, h } from "./dom.js"
 import { saveFile } from "./list.js"
 import { refresh } from "./router.js"
@@ -96,7 +96,7 @@ export function openImport(preferred, dropped) {
     const preview = h("pre", { class: "scrolls", tabindex: "0", "aria-label": "First rows" }, lines)
     place.replaceChildren(preview, job.element)
   }
-  controls.addEventListener("change", () => read().catch(announceFailure))
+  controls.addEventListener("change", () => read())
   const help = () => h("p", {}, "Rows that are already stored remain.")
   const mayClose = () => !controls.disabled || ask("Stop the import?", [help()], "Stop", { no: "Go on" })
   const dialog = openDialog("Import CSV", [form], { kind: "wide", mayClose })
@@ -104,7 +104,7 @@ export function openImport(preferred, dropped) {
     stop.abort()
     refresh()
   })
-  read().catch(announceFailure)
+  read()
 }
 
 /** @param {string} text */

@@ -1,7 +1,6 @@
 /** The view of a collection: its pages, sorted and filtered as its address says, which follow what others change. */
 
-import { api, loaded, partsOf } from "./api.js"
-import { announceFailure } from "./dialogs.js"
+import { api, arrived, partsOf } from "./api.js"
 import { button, buttons, h, show } from "./dom.js"
 import { askForFilter, chips } from "./filter.js"
 import { inTurn, later } from "./reads.js"
@@ -183,7 +182,7 @@ export class List {
   }
 
   async #create() {
-    const { openCreation } = await loaded(import("./form.js"))
+    const { openCreation } = await arrived(import("./form.js"))
     openCreation(this.type, { onCreated: (created) => this.#showCreated(created) })
   }
 
@@ -264,10 +263,9 @@ export class List {
         control.textContent = `Downloading: ${number(Math.ceil(size / 1e6))} MB`
       }
       saveFile(new Blob(parts, { type: "text/csv" }), `${this.path.split("/").at(-1)}.csv`)
-    } catch (error) {
-      announceFailure(error)
+    } finally {
+      control.textContent = "Download CSV"
     }
-    control.textContent = "Download CSV"
   }
 }
 
@@ -280,6 +278,6 @@ export function saveFile(blob, name) {
 
 /** Open the dialog that imports a file; few visitors need its module. @param {Type} type @param {File} [file] */
 export async function bringFile(type, file) {
-  const { openImport } = await loaded(import("./import.js"))
+  const { openImport } = await arrived(import("./import.js"))
   openImport(type, file)
 }

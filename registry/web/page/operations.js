@@ -1,14 +1,13 @@
 /** Changes of several resources at once, and of their links, which can be undone. */
 
 import { api, batches, Failure } from "./api.js"
-import { announce, announceFailure } from "./dialogs.js"
+import { announce } from "./dialogs.js"
 import { refresh } from "./router.js"
 import { countedOf, labelOf, nameOf } from "./types.js"
 
 /** @import { Identifier, Resource } from "./api.js" */
 /** @import { Relationship, Type } from "./types.js" */
-/** before: what it is linked to. etag: of the version that is changed, if that matters. */
-/** @typedef {{ id: string, name: string, before: Identifier | null, etag?: string }} Item */
+/** before: what it is linked to. @typedef {{ id: string, name: string, before: Identifier | null }} Item */
 /** What others are linked to. @typedef {Identifier & { name: string }} Target */
 /** Why each failed, by id. @typedef {Map<string, string>} Failures */
 
@@ -23,32 +22,29 @@ const MAX_NAME = 1_000
 
 /**
  * Execute an operation on each resource, in batches; those that the registry refuses are left out of their batch.
- * @template {{ id: string }} T
- * @param {T[]} items
- * @param {(item: T) => object} operationOf
+ * @param {string[]} ids
+ * @param {(id: string) => object} operationOf
  */
-export async function performAll(items, operationOf) {
+export async function performAll(ids, operationOf) {
   /** @type {Failures} */
   const failures = new Map()
-  for (let batch of batches(items, BATCH)) {
+  for (let batch of batches(ids, BATCH)) {
     for (let pass = 1; batch.length > 0; pass++) {
       try {
         await api.operate(batch.map(operationOf))
         break
       } catch (error) {
         const refused = pass < MAX_PASSES && error instanceof Failure ? refusedBy(error) : new Map()
-        for (const [index, { id }] of batch.entries()) {
-          if (refused.size === 0 || refused.has(index)) failures.set(id, refused.get(index) ?? reasonOf(error))
+        const reason = /** @type {Error} */ (error).message
+        for (const [index, id] of batch.entries()) {
+          if (refused.size === 0 || refused.has(index)) failures.set(id, refused.get(index) ?? reason)
         }
-        batch = batch.filter(({ id }) => !failures.has(id))
+        batch = batch.filter((id) => !failures.has(id))
       }
     }
   }
   return failures
 }
-
-/** @param {unknown} error */
-const reasonOf = (error) => /** @type {Error} */ (error).message
 
 /** Return what errors say of each operation that they name, by its index. @param {Failure} failure */
 function refusedBy({ errors }) {
@@ -119,45 +115,33 @@ function addressable(names) {
 }
 
 /**
- * Link resources to what `targetOf` returns; a single one with an entity tag only if it has not changed.
- * @param {Type} type
- * @param {Relationship} link
- * @param {Item[]} items
- * @param {(item: Item) => Identifier | null} targetOf
+ * Return a resource as it is sent to link it to another one, or to none.
+ * @param {Type} type @param {string} id @param {Relationship} link @param {Identifier | null} target
  */
-async function send(type, link, items, targetOf) {
-  const changed = (/** @type {Item} */ item) => {
-    const target = targetOf(item)
-    const data = target && { type: target.type, id: target.id }
-    return { type: type.name, id: item.id, relationships: { [link.name]: { data } } }
-  }
-  const [first] = items
-  if (!first?.etag) return performAll(items, (item) => ({ op: "update", data: changed(item) }))
-  try {
-    const body = { data: changed(first) }
-    await api.change("PATCH", `${type.path}/${first.id}`, { body, headers: { "If-Match": first.etag } })
-    return new Map()
-  } catch (error) {
-    return new Map([[first.id, reasonOf(error)]])
-  }
+function linkedResource(type, id, link, target) {
+  const data = target && { type: target.type, id: target.id }
+  return { type: type.name, id, relationships: { [link.name]: { data } } }
 }
 
 /**
- * Link resources to another one, or to none; tell it, and offer to undo it.
- * @param {Type} type
- * @param {Relationship} link
- * @param {Item[]} items
- * @param {Target | null} target
- * @returns {Promise<Failures>}
+ * Link resources to another one, or to none; tell it, and offer to undo it. Raises Failure.
+ * @param {Type} type @param {Relationship} link @param {string[]} ids @param {Target | null} target
+ * @param {string} [etag] of the version of a single resource, which must not have changed
  */
-export async function relink(type, link, items, target) {
-  const failures = await send(type, link, items, () => target)
+export async function relink(type, link, ids, target, etag) {
+  const items = await itemsOf(type, ids, link)
+  /** @type {Failures} */
+  let failures = new Map()
+  if (etag) {
+    const body = { data: linkedResource(type, ids[0], link, target) }
+    await api.change("PATCH", `${type.path}/${ids[0]}`, { body, headers: { "If-Match": etag } })
+  } else failures = await performAll(ids, (id) => ({ op: "update", data: linkedResource(type, id, link, target) }))
   const done = items.filter((item) => !failures.has(item.id))
   if (done.length > 0) {
     const what = done.length === 1 ? done[0].name : countedOf(type, done.length)
     const freed = `${what} ${done.length === 1 ? "is" : "are"} no longer assigned.`
     const text = target ? `${what} → ${target.name}` : freed
-    announce(text, { offer: ["Undo", () => undo(type, link, done, target).catch(announceFailure)] })
+    announce(text, { offer: ["Undo", () => undo(type, link, done, target)] })
   }
   return failures
 }
@@ -172,8 +156,10 @@ export async function relink(type, link, items, target) {
 async function undo(type, link, items, target) {
   const before = new Map(items.map((item) => [item.id, item.before]))
   const current = await itemsOf(type, [...before.keys()], link)
-  const unchanged = current.filter((item) => item.before?.id === target?.id)
-  const failures = await send(type, link, unchanged, ({ id }) => before.get(id) ?? null)
+  const unchanged = current.filter((item) => item.before?.id === target?.id).map((item) => item.id)
+  const failures = await performAll(unchanged, (id) => {
+    return { op: "update", data: linkedResource(type, id, link, before.get(id) ?? null) }
+  })
   const kept = items.length - unchanged.length + failures.size
   if (kept > 0) {
     const what = items.length === 1 ? items[0].name : countedOf(type, kept)

@@ -2,7 +2,7 @@
 
 import { Failure } from "./api.js"
 import { askToLeave, closeDialogs } from "./dialogs.js"
-import { button, byId, h } from "./dom.js"
+import { button, byId, h, hasChanges } from "./dom.js"
 
 /** @import { Change } from "./feed.js" */
 /**
@@ -12,7 +12,6 @@ import { button, byId, h } from "./dom.js"
  *   paste?: (text: string) => unknown,
  * }} View
  */
-/** @typedef {{ element: HTMLElement, isDirty: boolean }} Form */
 /** @typedef {(path: string, state: URLSearchParams, signal: AbortSignal) => Promise<View>} Factory */
 
 /** Not in every browser. */
@@ -22,8 +21,6 @@ const navigation = /** @type {any} */ (window).navigation
 let createView
 /** @type {View | null} */
 let view = null
-/** The forms that may be shown. @type {Form[]} */
-let forms = []
 let loading = new AbortController()
 let isLoading = false
 let isAsking = false
@@ -35,7 +32,7 @@ let shownHash = ""
 let early = []
 
 /** Whether something was typed that would be lost. */
-const isDirty = () => !mayLeave && forms.some((form) => form.element.isConnected && form.isDirty)
+const isDirty = () => !mayLeave && hasChanges(document.body)
 
 /** Show the view of the address, now and whenever it changes. @param {Factory} factory */
 export function startRouter(factory) {
@@ -91,11 +88,6 @@ async function leave(go) {
   isAsking = true
   mayLeave = await askToLeave().finally(() => (isAsking = false))
   if (mayLeave) go()
-}
-
-/** Protect what is typed in a form while it is shown. @param {Form} form */
-export function protect(form) {
-  forms = [...forms.filter(({ element }) => element.isConnected), form]
 }
 
 /** Return the address of a view. @param {string} path as in the API @param {URLSearchParams} [state] */

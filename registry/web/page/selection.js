@@ -1,6 +1,6 @@
 /** The rows that are selected in a table, and what can be done to all of them. */
 
-import { api, loaded } from "./api.js"
+import { api, arrived } from "./api.js"
 import { announce, openDialog } from "./dialogs.js"
 import { button, grid, h, show } from "./dom.js"
 import { refresh } from "./router.js"
@@ -149,7 +149,7 @@ export class Selection {
     const lines = text.split(/\r?\n/).map((line) => line.split("\t")[0].trim())
     const names = [...new Set(lines.filter(Boolean))].slice(0, MAX_SELECTED)
     if (!display || names.length < 2) return
-    const { findNamed } = await loaded(import("./operations.js"))
+    const { findNamed } = await arrived(import("./operations.js"))
     const found = await findNamed(this.type, path, names, MAX_SELECTED)
     for (const { id } of found) this.#ids.add(id)
     this.render()
@@ -167,7 +167,7 @@ export class Selection {
    * @param {(actions: typeof import("./bulk.js"), ids: string[]) => Promise<Failures | null>} action
    */
   async #act(action) {
-    const failures = await action(await loaded(import("./bulk.js")), [...this.#ids])
+    const failures = await action(await arrived(import("./bulk.js")), [...this.#ids])
     if (failures) await this.#keep(failures)
   }
 

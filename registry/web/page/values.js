@@ -72,12 +72,15 @@ export function controlFor({ kind, enum: choices = [], nullable, required, maxLe
   if (kind === "choice" || kind === "boolean") {
     const values = kind === "choice" ? choices.filter((choice) => choice !== null) : ["true", "false"]
     const labels = kind === "choice" ? values : ["Yes", "No"]
-    const options = values.map((choice, index) => new Option(labels[index], choice, false, String(value) === choice))
-    const isEmpty = nullable || value === null || value === undefined
-    return h("select", { required }, isEmpty && new Option(NONE, ""), ...options)
+    const present = values.find((choice) => choice === String(value))
+    const option = (/** @type {string} */ label, /** @type {string} */ choice, /** @type {boolean} */ isPresent) =>
+      new Option(label, choice, isPresent, isPresent)
+    const options = values.map((choice, index) => option(labels[index], choice, choice === present))
+    return h("select", { required }, (nullable || !present) && option(NONE, "", !present), ...options)
   }
   const control = h("input", { ...INPUTS[kind], maxlength: maxLength, required, autocomplete: "off" })
   control.value = kind === "time" && value ? localTime(value) : String(value ?? "")
+  control.defaultValue = control.value // which may be less than what is stored
   return control
 }
 

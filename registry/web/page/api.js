@@ -7,7 +7,6 @@ const ATOMIC = `${MEDIA_TYPE}; ext="https://jsonapi.org/ext/atomic"`
 const TIMEOUT_MS = 30_000
 const MAX_WAIT_SECONDS = 10
 const MAX_ATTEMPTS = 4
-const FILTER_VALUES = 100
 const MAX_PAGE_SIZE = 1_000
 
 /** @typedef {{ type: string, id: string }} Identifier */
@@ -259,12 +258,3 @@ export async function pause(milliseconds, signal) {
 
 /** Return whether an error only says that nobody waits for the result any more. @param {unknown} error */
 export const isAborted = (error) => error instanceof DOMException && error.name === "AbortError"
-
-/**
- * Divide values into lists that one request can have.
- * @template T
- * @param {T[]} values
- * @param {number} [size] by default, as many as a filter in an address
- */
-export const batches = (values, size = FILTER_VALUES) =>
-  Array.from({ length: Math.ceil(values.length / size) }, (_, index) => values.slice(index * size, (index + 1) * size))

@@ -53,16 +53,13 @@ export function openDialog(title, content, { mayClose = () => true, kind } = {})
   const heading = h("header", {}, h("h2", { id }, title), close)
   const states = { "aria-labelledby": id, class: kind, closedby: mayClose ? "closerequest" : "none" }
   const dialog = h("dialog", states, heading, ...content)
-  const opener = document.activeElement
   dialog.addEventListener("cancel", (event) => {
     event.preventDefault()
     tryToClose()
   })
   dialog.addEventListener("close", () => {
-    dialog.removeAttribute("open")
     regions().forEach(place)
     dialog.remove()
-    if (opener instanceof HTMLElement && opener.isConnected) opener.focus()
   })
   document.body.append(dialog)
   dialog.showModal()

@@ -7,13 +7,9 @@ import { counted, NONE } from "./texts.js"
 import { countedOf, fieldsWithNames, nameOf } from "./types.js"
 
 /** @import { Query, Resource } from "./api.js" */
+/** @import { Child } from "./dom.js" */
 /** @import { Type } from "./types.js" */
 /** more: what tells it apart from others. @typedef {{ resource: Resource, name: string, more: string }} Found */
-/**
- * What can be chosen. act: called with what is typed then.
- * @typedef {{ title: Node | string, more?: string, kind?: string, act: (text: string) => unknown }} Option
- */
-
 const WAIT_MS = 150
 const RESULTS_PER_TYPE = 6
 
@@ -62,7 +58,7 @@ async function search(type, filter, signal) {
  * Enter opens the resource that is named exactly as typed, as barcode scanners need it, or else the chosen option.
  */
 export class FindBox {
-  /** @type {Option[]} */
+  /** What can be chosen. @type {HTMLElement[]} */
   #options = []
   #chosen = -1
   #searched = ""
@@ -93,12 +89,7 @@ export class FindBox {
     this.input.addEventListener("keydown", (event) => this.#onKey(event))
     this.input.addEventListener("blur", () => this.#open(false))
     this.input.addEventListener("focus", () => this.#open(this.#options.length > 0 && this.#searched === this.#text))
-    this.#list.addEventListener("mousedown", (event) => {
-      event.preventDefault()
-      const item = /** @type {Element} */ (event.target).closest("li")
-      const option = this.#options[[...this.#list.children].findIndex((child) => child === item)]
-      if (option) this.#pick(option)
-    })
+    this.#list.addEventListener("mousedown", (event) => event.preventDefault()) // the box keeps the focus
   }
 
   get #text() {
@@ -131,38 +122,40 @@ export class FindBox {
       const { found, total } = await search(type, { "filter[search]": text, "page[number]": "1" }, signal)
       const known = prefixed[index].found
       const others = found.filter(({ resource }) => !known.some((other) => other.resource.id === resource.id))
-      const shown = [...known, ...others].slice(0, RESULTS_PER_TYPE)
-      return [...this.#optionsOf(type, shown), ...this.#lastOf(type, text, Math.max(total, shown.length), shown.length)]
+      const shown = this.#optionsOf(type, [...known, ...others].slice(0, RESULTS_PER_TYPE))
+      const { onAll, onNew } = this
+      const all = `All ${countedOf(type, total)}`
+      if (onAll && total > shown.length) shown.push(this.#option(() => onAll(type, text), all))
+      // What is typed may have changed when this is chosen.
+      const added = `New ${type.label.toLowerCase()} “${text}”…`
+      if (onNew) shown.push(this.#option((typed) => onNew(type, typed), added))
+      return shown
     })
     this.#render((await Promise.all(options)).flat(), "Nothing found")
     this.#searched = text
   }
 
-  /** @param {Type} type @param {Found[]} found @returns {Option[]} */
-  #optionsOf(type, found) {
-    const kind = this.types.length > 1 ? type.label : ""
-    return found.map(({ resource, name, more }) => {
-      return { title: h("bdi", {}, name), more, kind, act: () => this.onPick(type, resource, name) }
-    })
+  /**
+   * Return what can be chosen.
+   * @param {(text: string) => unknown} act called with what is typed then
+   * @param {...Child} content
+   */
+  #option(act, ...content) {
+    const click = () => {
+      const text = this.#text
+      this.clear()
+      act(text)
+    }
+    return h("li", { role: "option", id: newId(), "aria-selected": "false", click }, ...content)
   }
 
-  /**
-   * Return the options after the resources that are shown.
-   * @param {Type} type
-   * @param {string} text
-   * @param {number} total
-   * @param {number} shown
-   */
-  #lastOf(type, text, total, shown) {
-    const { onAll, onNew } = this
-    /** @type {Option[]} */
-    const options = []
-    const title = `All ${countedOf(type, total)}`
-    if (onAll && total > shown) options.push({ title, act: () => onAll(type, text) })
-    // The options may be those of what was typed before.
-    const added = `New ${type.label.toLowerCase()} “${text}”…`
-    if (onNew) options.push({ title: added, act: (typed) => onNew(type, typed) })
-    return options
+  /** @param {Type} type @param {Found[]} found */
+  #optionsOf(type, found) {
+    const isMixed = this.types.length > 1
+    return found.map(({ resource, name, more }) => {
+      const row = h("span", {}, h("bdi", {}, name), more && h("small", {}, h("bdi", {}, more)))
+      return this.#option(() => this.onPick(type, resource, name), row, isMixed && h("small", {}, type.label))
+    })
   }
 
   /** @param {KeyboardEvent} event */
@@ -177,7 +170,7 @@ export class FindBox {
       this.clear()
       this.input.dispatchEvent(new Event("input"))
     } else if (key !== "Enter") this.#choose(this.#chosen + (key === "ArrowDown" ? 1 : -1))
-    else if (this.#chosen >= 0) this.#pick(this.#options[this.#chosen])
+    else if (this.#chosen >= 0) this.#options[this.#chosen].click()
     else this.#begin((signal) => this.#enter(signal))
   }
 
@@ -190,41 +183,30 @@ export class FindBox {
       return this.#optionsOf(type, found)
     })
     const exact = (await Promise.all(searches)).flat()
-    if (exact.length === 1) return this.#pick(exact[0])
+    if (exact.length === 1) return exact[0].click()
     if (this.#searched !== text) await this.#find(signal)
-    if (this.onNew && this.#options.length === 1) return this.#pick(this.#options[0])
+    if (this.onNew && this.#options.length === 1) return this.#options[0].click()
     this.#choose(0)
     if (this.#options.length === 0) return
     this.#status.textContent = "No exact match. Press Enter again to open the first result."
   }
 
-  /** @param {Option} option */
-  #pick({ act }) {
-    const text = this.#text
-    this.clear()
-    act(text)
-  }
-
   /**
    * Show options; the one that was chosen stays so.
-   * @param {Option[]} options
+   * @param {HTMLElement[]} options
    * @param {string} [note] shown if there are none
    */
   #render(options, note = "") {
     this.#options = options
-    const items = options.map(({ title, more, kind }) => {
-      const row = h("span", {}, title, more && h("small", {}, h("bdi", {}, more)))
-      return h("li", { role: "option", id: newId(), "aria-selected": "false" }, row, kind && h("small", {}, kind))
-    })
-    const isEmpty = items.length === 0
+    const isEmpty = options.length === 0
     const empty = isEmpty && note ? [h("li", { role: "option", "aria-disabled": "true" }, note)] : []
-    this.#list.replaceChildren(...items, ...empty)
-    this.#status.textContent = isEmpty ? note : counted(items.length, "result")
-    this.#open(items.length + empty.length > 0)
+    this.#list.replaceChildren(...options, ...empty)
+    this.#status.textContent = isEmpty ? note : counted(options.length, "result")
+    this.#open(!isEmpty || empty.length > 0)
     const chosen = this.#chosen
     this.#chosen = -1
     this.input.removeAttribute("aria-activedescendant")
-    if (chosen >= 0 && !isEmpty) this.#choose(Math.min(chosen, items.length - 1))
+    if (chosen >= 0 && !isEmpty) this.#choose(Math.min(chosen, options.length - 1))
   }
 
   /** @param {number} index of the option; beyond the ends, that at the other end */
@@ -233,10 +215,8 @@ export class FindBox {
     if (count === 0) return
     this.#open(true)
     this.#chosen = (index + count) % count
-    for (const [position, option] of [...this.#list.children].entries()) {
-      option.ariaSelected = String(position === this.#chosen)
-    }
-    const chosen = this.#list.children[this.#chosen]
+    const chosen = this.#options[this.#chosen]
+    for (const option of this.#options) option.ariaSelected = String(option === chosen)
     this.input.setAttribute("aria-activedescendant", chosen.id)
     chosen.scrollIntoView({ block: "nearest" })
   }

@@ -33,7 +33,7 @@ export class List {
   /** Read the page, and later the count. Raises Failure, AbortError. */
   load = inTurn(() => this.#load())
   #readRows = later(() => this.#readChanged(), ROWS_MS)
-  #readCounts = later(() => this.#readCounted(), TOTALS_MS)
+  #readCounts = later(() => this.#readChanged(this.table.resources), TOTALS_MS)
   #readTotal = later(() => this.#showCount(), TOTALS_MS)
 
   /**
@@ -57,7 +57,7 @@ export class List {
     const columns = this.columns.map((column) => ({ ...column, head: this.#heading(column) }))
     this.selection = new Selection(type, path, this.filters)
     this.table = new Table(type, mayWrite(type.name) ? [this.selection.column, ...columns] : columns)
-    this.selection.attach(this.table)
+    this.selection.table = this.table
     const take = button("Download CSV", () => this.#download(take))
     this.tools = [this.#sortBox(), button("Filter", () => this.#chooseFilter()), take]
     const bring = button("Import CSV", () => bringFile(type))
@@ -165,20 +165,15 @@ export class List {
     if (this.#changed.size > 0) this.#readRows()
   }
 
-  async #readChanged() {
-    const ids = [...this.#changed]
+  /** @param {Resource[]} [others] that may show other numbers of linked resources */
+  async #readChanged(others = []) {
+    const ids = [...new Set([...this.#changed, ...others.map(({ id }) => id)])]
     this.#changed.clear()
     if (ids.length === 0 || this.signal.aborted) return
     const some = { "filter[id][in]": ids.join(","), "page[size]": String(ids.length) }
     const { document } = await api.get(this.type.path, { ...this.query, ...some }, this.signal)
     this.table.update(document)
     this.selection.render()
-  }
-
-  /** Read again the numbers of linked resources, which may have changed in any row. */
-  async #readCounted() {
-    for (const { id } of this.table.resources) this.#changed.add(id)
-    await this.#readChanged()
   }
 
   async #create() {

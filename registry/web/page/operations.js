@@ -1,6 +1,6 @@
 /** Changes of several resources at once, and of their links, which can be undone. */
 
-import { api, batches, Failure } from "./api.js"
+import { api, Failure } from "./api.js"
 import { announce } from "./dialogs.js"
 import { refresh } from "./router.js"
 import { countedOf, labelOf, nameOf } from "./types.js"
@@ -14,8 +14,8 @@ import { countedOf, labelOf, nameOf } from "./types.js"
 const BATCH = 1_000
 const MAX_PASSES = 20
 
-/** Characters of the names in one address, encoded: reverse proxies take 8,000 of an address. */
-const MAX_NAMES = 6_000
+/** Characters of names or ids in one address, encoded: reverse proxies take 8,000 of an address. */
+const MAX_ADDRESS = 6_000
 
 /** Characters of what may be a name. */
 const MAX_NAME = 1_000
@@ -28,7 +28,8 @@ const MAX_NAME = 1_000
 export async function performAll(ids, operationOf) {
   /** @type {Failures} */
   const failures = new Map()
-  for (let batch of batches(ids, BATCH)) {
+  for (let start = 0; start < ids.length; start += BATCH) {
+    let batch = ids.slice(start, start + BATCH)
     for (let pass = 1; batch.length > 0; pass++) {
       try {
         await api.operate(batch.map(operationOf))
@@ -66,7 +67,7 @@ export async function itemsOf(type, ids, link) {
   const fields = [type.display, link].flatMap((field) => field?.name ?? []).join(",")
   const query = { [`fields[${type.name}]`]: fields, ...(link ? { include: link.name } : {}) }
   const items = []
-  for (const part of batches(ids)) {
+  for (const part of addressable(ids)) {
     const page = { "filter[id][in]": part.join(","), "page[size]": String(part.length) }
     const { document } = await api.get(type.path, { ...query, ...page })
     for (const resource of /** @type {Resource[]} */ (document.data)) {
@@ -97,19 +98,19 @@ export async function findNamed(type, path, names, limit) {
 /** Return whether the registry accepts a text where it compares names. @param {string} text */
 const mayBeName = (text) => text.length <= MAX_NAME && text.isWellFormed()
 
-/** Divide names into lists that an address can have. @param {string[]} names */
-function addressable(names) {
+/** Divide texts into lists that an address can have. @param {string[]} texts */
+function addressable(texts) {
   /** @type {string[][]} */
   const lists = []
-  let length = MAX_NAMES
-  for (const name of names) {
-    const added = String(new URLSearchParams({ [JSON.stringify(name)]: "" })).length
+  let length = MAX_ADDRESS
+  for (const text of texts) {
+    const added = String(new URLSearchParams({ [JSON.stringify(text)]: "" })).length
     length += added
-    if (length > MAX_NAMES) {
+    if (length > MAX_ADDRESS) {
       lists.push([])
       length = added
     }
-    lists.at(-1)?.push(name)
+    lists.at(-1)?.push(text)
   }
   return lists
 }

@@ -33,33 +33,28 @@ export class Selection {
     this.filters = filters
     /** How many resources match; unknown until they are counted. */
     this.total = 0
-    /** @type {Table | null} */
+    /** The table with the boxes. @type {Table | null} */
     this.table = null
   }
 
   /** The column with the boxes. @returns {Column} */
   get column() {
+    const click = (/** @type {MouseEvent} */ { currentTarget, shiftKey, detail }) => {
+      const box = /** @type {HTMLInputElement} */ (currentTarget)
+      this.#use(box, box.checked, shiftKey && detail > 0)
+    }
+    const keydown = (/** @type {KeyboardEvent} */ event) => {
+      if (event.key !== " " || !event.shiftKey) return
+      event.preventDefault()
+      const box = /** @type {HTMLInputElement} */ (event.currentTarget)
+      this.#use(box, !box.checked, true)
+    }
     const cell = (/** @type {Resource} */ resource) => {
       const name = `Select ${nameOf(this.type, resource)}`
-      return h("input", { type: "checkbox", "aria-label": name, value: resource.id })
+      return h("input", { type: "checkbox", "aria-label": name, value: resource.id, click, keydown })
     }
     const head = h("th", { role: "columnheader", scope: "col", class: "select" }, this.#all)
     return { name: "", label: "", kind: "select", head, cell }
-  }
-
-  /** Follow the boxes of a table. @param {Table} table */
-  attach(table) {
-    this.table = table
-    table.element.addEventListener("click", (event) => {
-      const box = boxOf(event)
-      if (box) this.#use(box, box.checked, event.shiftKey && event.detail > 0)
-    })
-    table.element.addEventListener("keydown", (event) => {
-      const box = boxOf(event)
-      if (!box || event.key !== " " || !event.shiftKey) return
-      event.preventDefault()
-      this.#use(box, !box.checked, true)
-    })
   }
 
   get #boxes() {
@@ -186,9 +181,4 @@ export class Selection {
     }
     await refresh()
   }
-}
-
-/** Return the box of a row that an event comes from. @param {Event} event */
-function boxOf({ target }) {
-  return target instanceof HTMLInputElement && target.matches("tbody input") ? target : null
 }

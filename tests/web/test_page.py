@@ -122,6 +122,18 @@ def test_the_search_box_cancels_outdated_searches(registry: Registry, visit: Vis
     expect(page.get_by_role("option", name="Nothing found")).to_be_visible()
 
 
+def test_words_in_any_order_find_persons_and_their_table(registry: Registry, visit: Visit) -> None:
+    for number in range(8):
+        registry.add("person", first_name="Brewster", last_name=f"Murray {number}")
+    page = visit()
+    page.get_by_role("combobox", name="Find").fill("murray brewster")
+    last = page.get_by_role("option").last
+    expect(last).to_have_text("All 8 persons")
+    last.click()
+    expect(rows(page, "Persons")).to_have_count(8)
+    expect(button(page, "Remove: contains “murray brewster”")).to_be_visible()
+
+
 def test_the_address_has_the_state_of_a_table(registry: Registry, visit: Visit) -> None:
     for number in range(60):
         registry.add("computer", serial=f"PAGE-{number:02}", cores=number % 2)
@@ -354,6 +366,8 @@ def test_leaving_a_page_loses_nothing_that_was_typed(registry: Registry, visit: 
     id_ = registry.add("person", **ADA)
     page = visit(f"#/persons/{id_}")
     edit(page, "Last name", "King")
+    page.keyboard.press("Escape")
+    button(page, "Stay").click()
     page.get_by_role("link", name="Computers").first.click()
     button(page, "Stay").click()
     expect(field(page, "Last name")).to_have_value("King")

@@ -136,6 +136,18 @@ def conflicting(page: Page) -> None:
     expect(page.get_by_role("radio", name="Theirs: theirs@example.com")).to_be_visible()
 
 
+def struck(page: Page) -> None:
+    """A row that somebody else has deleted."""
+    url = re.sub("/#.*", "", page.url)
+    body = json.dumps({"data": {"type": "computer", "attributes": {"serial": "STRUCK"}}})
+    headers = {"Content-Type": MEDIA_TYPE}
+    id_ = page.request.post(f"{url}/computers", data=body, headers=headers).json()["data"]["id"]
+    page.goto(f"{url}/#/computers?filter[id]={id_}")
+    expect(page.get_by_role("link", name="STRUCK")).to_be_visible()
+    page.request.delete(f"{url}/computers/{id_}")
+    expect(rows(page, "Computers")).to_have_attribute("title", "Deleted meanwhile")
+
+
 def offline(page: Page) -> None:
     page.context.set_offline(True)
     page.get_by_role("link", name="Computers").first.click()
@@ -160,6 +172,7 @@ VIEWS = [
     deleted,
     selected,
     conflicting,
+    struck,
     offline,
 ]
 
@@ -322,6 +335,39 @@ def test_a_long_name_is_not_cut_off(
     if media == "print":
         expect(page.get_by_role("button")).to_have_count(0)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_a_print_has_all_columns_beside_a_word_of_255_letters(
+    registry: Registry, visit: Visit
+) -> None:
+    registry.add("computer", serial="W" * 255, model="W" * 255, status="retired", leased=True)
+    page = visit(
+        "#/computers?filter[status][eq]=retired", viewport={"width": A4_WIDTH, "height": 900}
+    )
+    expect(rows(page, "Computers")).to_have_count(1)
+    page.emulate_media(media="print")
+    last = page.get_by_role("columnheader").last.bounding_box()
+    assert last
+    assert last["x"] + last["width"] <= A4_WIDTH
+
+
+def test_a_phone_reaches_the_buttons_of_rows_with_many_values(
+    registry: Registry, visit: Visit
+) -> None:
+    person = registry.add("person", first_name="Many", last_name="Values")
+    values: dict[str, Any] = {"model": "ThinkPad T14 Gen 5", "status": "repair", "cores": 8}
+    values |= {"bought": "2026-02-28", "price": "1234.50", "leased": True}
+    values["checked"] = "2026-07-01T12:30:15Z"
+    registry.add("computer", serial="MANY-VALUES", owner=person, **values)
+    page = visit(f"#/persons/{person}", **PHONE)
+    control = button(page, "Unassign MANY-VALUES")
+    row = page.locator("tr").filter(has=control)
+    inner, outer = control.bounding_box(), row.bounding_box()
+    assert inner
+    assert outer
+    assert inner["y"] + inner["height"] <= outer["y"] + outer["height"] <= outer["y"] + 96
+    control.click()
+    expect(page.get_by_text("MANY-VALUES is no longer assigned.")).to_be_visible()
 
 
 def test_forced_colours_show_the_filter_buttons(card: str, visit: Visit) -> None:

@@ -50,6 +50,14 @@ def test_the_page_stores_and_reports_what_the_command_does(
     assert len(stored["computers"]) == (1 if left_out else len(case.serials))
 
 
+def test_an_empty_table_offers_what_fills_it(fleet: Registry, visit: Visit) -> None:
+    page = visit("#/persons", url=fleet.url)
+    table = page.get_by_role("main")
+    expect(table.get_by_text("No persons yet")).to_be_visible()
+    for name in ("New person", "Import CSV"):
+        expect(button(table, name)).to_have_count(1)
+
+
 def run_command(command: list[Any]) -> str:
     done = run(command, env=environment())
     return done.stdout + done.stderr

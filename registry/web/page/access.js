@@ -5,8 +5,6 @@ import { openDialog } from "./dialogs.js"
 import { button, buttons, byId, copy, h } from "./dom.js"
 import { learn, readableTypes, typeOf } from "./types.js"
 
-/** @import { Access } from "./types.js" */
-
 const STORED = "registry-token"
 
 /**
@@ -42,8 +40,7 @@ export async function requireAccess(help) {
 
 /**
  * Ask for a token until one is accepted; return what the root then tells.
- * @param {string} help
- * @returns {Promise<any>}
+ * @param {string} help @returns {Promise<any>}
  */
 function askForToken(help) {
   return new Promise((resolve) => {

@@ -9,17 +9,6 @@ const MAX_WAIT_SECONDS = 10
 const MAX_ATTEMPTS = 4
 const MAX_PAGE_SIZE = 1_000
 
-/** @typedef {{ type: string, id: string }} Identifier */
-/** @typedef {{ data?: Identifier | Identifier[] | null, meta?: { count?: number } }} Linkage */
-/** @typedef {Identifier & { attributes: Record<string, any>, relationships?: Record<string, Linkage> }} Resource */
-/** @typedef {{ data: any, included?: Resource[], meta?: any, errors?: ErrorObject[] }} Document */
-/**
- * @typedef {{
- *   status: string, code: string, title: string, detail: string, links?: { about?: string },
- *   source?: { pointer?: string, parameter?: string, line?: number, column?: string },
- * }} ErrorObject
- */
-/** @typedef {Record<string, string>} Query */
 /**
  * seconds: 0 sets no limit. asks: whether for a valid token, if need be.
  * @typedef {{
@@ -68,9 +57,7 @@ class Api {
 
   /**
    * Return the document at a path. A busy registry is asked again, when it says so.
-   * @param {string} path
-   * @param {Query} [query]
-   * @param {AbortSignal} [signal]
+   * @param {string} path @param {Query} [query] @param {AbortSignal} [signal]
    */
   async get(path, query, signal) {
     return this.#retry([503], signal, async () => {
@@ -82,9 +69,7 @@ class Api {
 
   /**
    * Return at most so many resources of a collection, read page by page.
-   * @param {string} path
-   * @param {Query} query
-   * @param {number} limit
+   * @param {string} path @param {Query} query @param {number} limit
    */
   async list(path, query, limit) {
     /** @type {Resource[]} */
@@ -103,9 +88,7 @@ class Api {
   /**
    * Return the result of an action, which is repeated after a wait if it fails with a status.
    * @template T
-   * @param {number[]} statuses
-   * @param {AbortSignal | undefined} signal
-   * @param {() => Promise<T>} action
+   * @param {number[]} statuses @param {AbortSignal | undefined} signal @param {() => Promise<T>} action
    * @returns {Promise<T>}
    */
   async #retry(statuses, signal, action) {
@@ -127,10 +110,8 @@ class Api {
    *
    * A POST has an Idempotency-Key. If nobody knows whether it was executed, the same one again has the same key, and so
    * is executed once.
-   * @param {"POST" | "PATCH" | "DELETE"} method
-   * @param {string} path
-   * @param {Options} [options]
-   * @returns {Promise<Document | null>}
+   * @param {"POST" | "PATCH" | "DELETE"} method @param {string} path @param {Options} [options]
+   * @returns {Promise<JsonDocument | null>}
    */
   async change(method, path, options = {}) {
     const headers = { ...options.headers }
@@ -162,9 +143,7 @@ class Api {
 
   /**
    * Return a successful response. Raises Failure, or AbortError.
-   * @param {string} method
-   * @param {string} path
-   * @param {Options} options
+   * @param {string} method @param {string} path @param {Options} options
    */
   async fetch(method, path, options) {
     for (;;) {
@@ -177,8 +156,7 @@ class Api {
   }
 
   /**
-   * @param {string} method
-   * @param {string} path which a reverse proxy may serve below a prefix
+   * @param {string} method @param {string} path which a reverse proxy may serve below a prefix
    * @param {Options} options
    */
   async #send(method, path, { query = {}, body, file, headers, signal, accept = MEDIA_TYPE, seconds }) {
@@ -200,8 +178,7 @@ export const api = new Api()
 /**
  * Return what is received, such as a document or a module. Raises Failure if the connection is lost, or AbortError.
  * @template T
- * @param {Promise<T>} receiving
- * @returns {Promise<T>}
+ * @param {Promise<T>} receiving @returns {Promise<T>}
  */
 export const arrived = (receiving) =>
   receiving.catch((error) => {
@@ -220,8 +197,7 @@ export async function* partsOf(response) {
 
 /**
  * Yield the pieces of a text as they arrive, those together that arrive together. Raises what `arrived` raises.
- * @param {Response} response
- * @param {string} end what ends a piece
+ * @param {Response} response @param {string} end what ends a piece
  */
 export async function* piecesOf(response, end) {
   const decoder = new TextDecoder()

@@ -11,15 +11,9 @@ import { currentPath, failed, markType, navigate, paste, recover, refresh, start
 import { counted } from "./texts.js"
 import { readableTypes, writableTypes } from "./types.js"
 
-/** @import { View } from "./router.js" */
-/** @import { Type } from "./types.js" */
-
 /**
  * Return the view of a path. Raises Failure.
- * @param {string} path
- * @param {URLSearchParams} state
- * @param {AbortSignal} signal
- * @returns {Promise<View>}
+ * @param {string} path @param {URLSearchParams} state @param {AbortSignal} signal @returns {Promise<View>}
  */
 async function viewOf(path, state, signal) {
   const [collection, id, link] = path.split("/").filter(Boolean)

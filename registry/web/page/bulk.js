@@ -1,13 +1,11 @@
 /** What can be done to several resources at once, with one question before. Each returns what failed. */
 
-import { chooseResource } from "./choose.js"
 import { announce, ask } from "./dialogs.js"
 import { field, h } from "./dom.js"
+import { chooseResource } from "./form.js"
 import { performAll, relink } from "./operations.js"
 import { countedOf } from "./types.js"
 import { controlFor, valueOf } from "./values.js"
-
-/** @import { Attribute, Relationship, Type } from "./types.js" */
 
 /** @param {Type} type @param {string[]} ids @param {Relationship} link */
 export async function assign(type, ids, link) {
@@ -29,11 +27,7 @@ export async function remove(type, ids) {
   return perform(type, ids, "Deleted", (id) => ({ op: "remove", ref: { type: type.name, id } }))
 }
 
-/**
- * Ask for an attribute and its value, and set it.
- * @param {Type} type
- * @param {string[]} ids
- */
+/** Ask for an attribute and its value, and set it. @param {Type} type @param {string[]} ids */
 export async function setAttribute(type, ids) {
   const attributes = type.attributes.filter((attribute) => !attribute.readOnly)
   const chosen = () => /** @type {Attribute} */ (attributes.find(({ name }) => name === names.value))

@@ -1,24 +1,20 @@
 /** The card of one resource: what it is, whom it is linked to, and everything to do with it. */
 
 import { api, Failure, isSame } from "./api.js"
-import { chooseResource } from "./choose.js"
 import { announce, ask } from "./dialogs.js"
 import { button, h, show } from "./dom.js"
-import { Editor } from "./editor.js"
+import { editorOf } from "./editor.js"
+import { chooseResource } from "./form.js"
 import { relink } from "./operations.js"
 import { inTurn, later } from "./reads.js"
 import { address, navigate, open } from "./router.js"
 import { columnsOf, linkTo, Table } from "./table.js"
 import { GONE, withArticle } from "./texts.js"
-import { Timeline } from "./timeline.js"
+import { timeline } from "./timeline.js"
 import { countedOf, fieldsWithNames, labelOf, links, mayLink, mayWrite, nameOf, typeOf } from "./types.js"
 import { shown } from "./values.js"
 
-/** @import { Resource } from "./api.js" */
-/** @import { Change } from "./feed.js" */
-/** @import { Failures, Target } from "./operations.js" */
-/** @import { Relationship, Type } from "./types.js" */
-/** As it was read. @typedef {{ resource: Resource, included: Resource[], etag: string, name: string }} Version */
+/** @import { Form } from "./form.js" */
 
 const ROWS = 10
 const COLLECT_MS = 150
@@ -26,7 +22,7 @@ const CHANGED = "Somebody else has changed this meanwhile. Save, and you can com
 
 /** A card, which is a view of the page. */
 export class Card {
-  /** The form, while the resource is edited. @type {Editor | null} */
+  /** The form, while the resource is edited. @type {Form | null} */
   #editor = null
   #header = h("header")
   #paper = h("div", { class: "paper" })
@@ -47,8 +43,9 @@ export class Card {
     this.signal = signal
     /** What was read last. @type {Version} */
     this.shown = { resource: { type: type.name, id, attributes: {} }, included: [], etag: "", name: "" }
+    /** @type {Part[]} */
     this.parts = links(type, true).map((link) =>
-      link.target === "revision" ? new Timeline(type, this.path, link, signal) : new Section(this, link),
+      link.target === "revision" ? timeline(type, this.path, link, signal) : section(this, link),
     )
     const linked = h("div", { class: "linked" }, ...this.parts.map((part) => part.element))
     this.element = h("article", { class: "card" }, this.#header, this.#paper, linked)
@@ -76,8 +73,8 @@ export class Card {
     const { resource, included } = this.shown
     const isOwn = changes.some((change) => [change, ...change.links].some((other) => isSame(other, resource)))
     const isLinked = included.some((other) => changes.some((change) => isSame(other, change)))
-    const affected = this.parts.map((part) => part instanceof Section && part.table.affected(changes).length > 0)
-    if (isOwn || isLinked || affected.includes(true)) this.#follow()
+    const affected = this.parts.flatMap((part) => part.affected?.(changes) ?? [])
+    if (isOwn || isLinked || affected.length > 0) this.#follow()
   }
 
   async #loadOrTell() {
@@ -169,17 +166,17 @@ export class Card {
       this.#edit.focus()
     }
     if (!this.#editor) {
-      this.#editor = new Editor(this, close)
-      this.#paper.replaceChildren(this.#editor.form.element)
+      this.#editor = editorOf(this, close)
+      this.#paper.replaceChildren(this.#editor.element)
     }
-    this.#editor.form.focus()
+    this.#editor.focus()
   }
 
   /** Ask, saying what happens to what is linked, and delete the resource. */
   async #delete() {
     const { type } = this
     const { name, etag } = this.shown
-    const losses = this.parts.flatMap((part) => (part instanceof Section ? part.losses : []))
+    const losses = this.parts.flatMap((part) => part.losses?.() ?? [])
     const help = [...losses, "This cannot be undone."].map((text) => h("p", {}, text))
     if (!(await ask(`Delete ${name}?`, help, "Delete", { isDanger: true }))) return
     try {
@@ -193,67 +190,49 @@ export class Card {
   }
 }
 
-/** The first of the resources that a card is linked to by a to-many relationship. */
-class Section {
-  #more = h("span", { class: "more" })
-  #content = h("div")
-
-  /** @param {Card} card @param {Relationship} link */
-  constructor(card, link) {
-    this.card = card
-    this.link = link
-    this.total = 0
-    this.type = typeOf(link.target)
-    this.path = `${card.path}/${link.name}`
-    const { type } = this
-    const newest = type.attributes.find(({ kind, name }) => kind === "time" && type.sort.includes(name))
-    const sort = !type.writable && newest ? `-${newest.name}` : type.display?.name
-    this.state = new URLSearchParams(sort && type.sort.includes(sort.replace("-", "")) ? { sort } : {})
-    const page = { "page[number]": "1", "page[size]": String(ROWS) }
-    this.query = { ...fieldsWithNames(type), ...Object.fromEntries(this.state), ...page }
-    const columns = columnsOf(type, card.type.name)
-    const isChangeable = mayLink(card.type, link)
-    const free = { name: "", label: "", kind: "actions", cell: (/** @type {Resource} */ member) => this.#free(member) }
-    this.table = new Table(type, isChangeable ? [...columns, free] : columns)
-    const label = { "aria-label": `Assign: ${link.label}` }
-    const add = isChangeable && button("Assign", () => this.#add(), label)
-    const heading = h("header", {}, h("h2", {}, link.label), this.#more, add)
-    this.element = h("section", {}, heading, this.#content)
+/**
+ * Return the first of the resources that a card is linked to by a to-many relationship, as a part of the card.
+ * @param {Card} card @param {Relationship} link @returns {Part}
+ */
+function section(card, link) {
+  const type = typeOf(link.target)
+  const path = `${card.path}/${link.name}`
+  const newest = type.attributes.find(({ kind, name }) => kind === "time" && type.sort.includes(name))
+  const sort = !type.writable && newest ? `-${newest.name}` : type.display?.name
+  const state = new URLSearchParams(sort && type.sort.includes(sort.replace("-", "")) ? { sort } : {})
+  const page = { "page[number]": "1", "page[size]": String(ROWS) }
+  const query = { ...fieldsWithNames(type), ...Object.fromEntries(state), ...page }
+  const inverse = /** @type {Relationship} */ (type.relationships.find((other) => other.name === link.inverse))
+  let total = 0
+  const add = async () => {
+    const member = await chooseResource(`Assign ${withArticle(type.label)} to ${card.title}`, type.name)
+    const target = { type: card.type.name, id: card.id, name: card.title }
+    if (member) await card.perform(relink(type, inverse, [member.id], target))
   }
-
-  /** @param {Resource} member */
-  #free(member) {
-    const name = nameOf(this.type, member)
-    return button("Unassign", () => this.#relink(member.id, null), { "aria-label": `Unassign ${name}` })
+  const free = (/** @type {Resource} */ member) => {
+    const label = { "aria-label": `Unassign ${nameOf(type, member)}` }
+    return button("Unassign", () => card.perform(relink(type, inverse, [member.id], null)), label)
   }
-
-  async #add() {
-    const { type, id, title } = this.card
-    const member = await chooseResource(`Assign ${withArticle(this.type.label)} to ${title}`, this.type.name)
-    if (member) await this.#relink(member.id, { type: type.name, id, name: title })
-  }
-
-  /** Link a member to the resource of the card, or to none. @param {string} id @param {Target | null} target */
-  #relink(id, target) {
-    const { card, link, type } = this
-    const inverse = /** @type {Relationship} */ (type.relationships.find((other) => other.name === link.inverse))
-    return card.perform(relink(type, inverse, [id], target))
-  }
-
-  /** What the deletion of the resource of the card means for these. */
-  get losses() {
-    const { type, link, total } = this
-    const lost = `no longer ${total === 1 ? "has" : "have"} ${withArticle(labelOf(link.inverse))}`
-    return link.writable && total > 0 ? [`${countedOf(type, total)} ${lost}.`] : []
-  }
-
-  async load() {
-    const { document } = await api.get(this.path, this.query, this.card.signal)
-    const { total } = document.meta
-    this.total = total
-    this.table.show(document)
-    show(this.#content, total > 0 ? this.table.element : h("p", { class: "empty" }, "None"))
-    const all = `All ${countedOf(this.type, total)}`
-    show(this.#more, total > ROWS && h("a", { href: address(this.path, this.state) }, all))
+  const columns = columnsOf(type, card.type.name)
+  const isChangeable = mayLink(card.type, link)
+  const buttons = { name: "", label: "", kind: "actions", cell: free }
+  const table = new Table(type, isChangeable ? [...columns, buttons] : columns)
+  const more = h("span", { class: "more" })
+  const content = h("div")
+  const assign = isChangeable && button("Assign", add, { "aria-label": `Assign: ${link.label}` })
+  return {
+    element: h("section", {}, h("header", {}, h("h2", {}, link.label), more, assign), content),
+    affected: (changes) => table.affected(changes),
+    losses() {
+      const lost = `no longer ${total === 1 ? "has" : "have"} ${withArticle(labelOf(link.inverse))}`
+      return link.writable && total > 0 ? [`${countedOf(type, total)} ${lost}.`] : []
+    },
+    async load() {
+      const { document } = await api.get(path, query, card.signal)
+      total = document.meta.total
+      table.show(document)
+      show(content, total > 0 ? table.element : h("p", { class: "empty" }, "None"))
+      show(more, total > ROWS && h("a", { href: address(path, state) }, `All ${countedOf(type, total)}`))
+    },
   }
 }

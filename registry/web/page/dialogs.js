@@ -2,15 +2,13 @@
 
 import { button, buttons, byId, h, newId } from "./dom.js"
 
-/** @import { Child } from "./dom.js" */
 /** What a note offers: a link by its target, or an action. @typedef {[string, string | (() => unknown)]} Offer */
 
 const NOTE_MS = 10_000
 
 /**
  * Tell everybody what has happened, also those who hear the page.
- * @param {string} text
- * @param {{ isError?: boolean, offer?: Offer }} [options]
+ * @param {string} text @param {{ isError?: boolean, offer?: Offer }} [options]
  */
 export function announce(text, { isError = false, offer } = {}) {
   const remove = () => note.remove()
@@ -76,11 +74,9 @@ export function closeDialogs() {
 
 /**
  * Ask something; return what was entered where the answer is yes, otherwise null.
- * @param {string} title
- * @param {Child[]} content text and controls, which must be valid before the answer can be yes
+ * @param {string} title @param {Child[]} content text and controls, which must be valid before the answer can be yes
  * @param {string} yes the label of the button that agrees
- * @param {{ isDanger?: boolean, no?: string }} [options]
- * @returns {Promise<FormData | null>}
+ * @param {{ isDanger?: boolean, no?: string }} [options] @returns {Promise<FormData | null>}
  */
 export function ask(title, content, yes, { isDanger = false, no = "Cancel" } = {}) {
   return new Promise((resolve) => {

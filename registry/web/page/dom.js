@@ -1,7 +1,5 @@
 /** Elements. Text only ever enters the page as text, never as HTML. */
 
-/** @typedef {Node | string | number | null | undefined | false} Child */
-
 /**
  * Return a new element.
  * @template {keyof HTMLElementTagNameMap} K
@@ -32,8 +30,7 @@ function present(children) {
 /**
  * Show these children in an element. What is equal stays, with its focus; if what has the focus is replaced, its
  * successor gets it. So listeners of an element must not depend on more than what it shows.
- * @param {Element} parent
- * @param {...Child} children
+ * @param {Element} parent @param {...Child} children
  */
 export function show(parent, ...children) {
   const next = present(children).map((child) => (child instanceof Node ? child : document.createTextNode(child)))
@@ -64,9 +61,7 @@ export function byId(id) {
 
 /**
  * Return a button, which can be pressed again when its action has ended.
- * @param {string} label
- * @param {(event: MouseEvent) => unknown} click
- * @param {Record<string, unknown>} [attributes]
+ * @param {string} label @param {(event: MouseEvent) => unknown} click @param {Record<string, unknown>} [attributes]
  */
 export function button(label, click, attributes = {}) {
   const press = (/** @type {MouseEvent} */ event) => unlessBusy(control, () => click(event))
@@ -79,8 +74,7 @@ export const buttons = (...children) => h("div", { class: "buttons" }, ...childr
 
 /**
  * Return a control, with the box that it may be part of, its label, and what belongs to it.
- * @param {string} label
- * @param {HTMLElement} control which has an id
+ * @param {string} label @param {HTMLElement} control which has an id
  * @param {...Child} more
  */
 export function field(label, control, ...more) {
@@ -127,8 +121,7 @@ export function newId() {
 
 /**
  * Run the action of a control, unless it is already running.
- * @param {HTMLButtonElement} control
- * @param {() => unknown} action
+ * @param {HTMLButtonElement} control @param {() => unknown} action
  */
 export async function unlessBusy(control, action) {
   if (control.ariaDisabled) return

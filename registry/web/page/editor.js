@@ -7,34 +7,29 @@ import { Form } from "./form.js"
 import { GONE } from "./texts.js"
 import { plain, shown } from "./values.js"
 
-/** @import { Card, Version } from "./card.js" */
-/** @import { Attribute } from "./types.js" */
+/** @import { Card } from "./card.js" */
 
-export class Editor {
-  /** @param {Card} card @param {() => void} onClose */
-  constructor(card, onClose) {
-    this.card = card
-    this.onClose = onClose
-    const base = card.shown
-    /** @type {() => Promise<unknown>} */
-    const stop = async () => (await this.form.mayClose()) && onClose()
-    const save = (/** @type {Record<string, any>} */ values) => this.#save(values, base)
-    this.form = new Form(card.type, base.resource.attributes, "Save", save, button("Cancel", stop))
-    this.form.element.addEventListener("keydown", ({ key }) => key === "Escape" && stop())
-  }
-
-  /** @param {string} text of what has become of the resource */
-  tell(text) {
-    this.form.message.textContent = text
-  }
+/**
+ * Return the form that edits the resource of a card.
+ * @param {Card} card @param {() => void} onClose
+ */
+export function editorOf(card, onClose) {
+  const { shown: opened } = card
+  /** @type {() => Promise<unknown>} */
+  const stop = async () => (await form.mayClose()) && onClose()
+  const send = (/** @type {Record<string, any>} */ values) => save(values, opened)
+  const form = new Form(card.type, opened.resource.attributes, "Save", send, button("Cancel", stop))
+  form.element.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return
+    event.preventDefault() // which would close the question
+    stop()
+  })
 
   /**
    * Store what was changed, and close the form.
-   * @param {Record<string, any>} values
-   * @param {Version} base what they were changed from
+   * @param {Record<string, any>} values @param {Version} base what they were changed from
    */
-  async #save(values, base) {
-    const { card } = this
+  const save = async (values, base) => {
     try {
       if (Object.keys(values).length > 0) {
         const data = { type: card.type.name, id: card.id, attributes: values }
@@ -42,11 +37,11 @@ export class Editor {
         announce("Saved.")
       }
       await card.read()
-      this.onClose()
+      onClose()
     } catch (error) {
       const status = error instanceof Failure ? error.status : 0
-      if (status === 404) this.tell(GONE)
-      else if (status === 412) await this.#resolve(values, base)
+      if (status === 404) form.tell(GONE)
+      else if (status === 412) await resolve(values, base)
       else throw error
     }
   }
@@ -54,17 +49,15 @@ export class Editor {
   /**
    * Show what was typed beside what somebody else has stored, and store what is chosen; all, if these are different
    * attributes. Until then, the form keeps its base.
-   * @param {Record<string, any>} mine
-   * @param {Version} base
+   * @param {Record<string, any>} mine @param {Version} base
    */
-  async #resolve(mine, base) {
-    const { card } = this
+  const resolve = async (mine, base) => {
     const current = await card.read()
     const [before, theirs] = [base.resource.attributes, current.resource.attributes]
     const isConflict = (/** @type {Attribute} */ { name }) =>
       name in mine && ![before[name], mine[name]].includes(theirs[name])
     const attributes = card.type.attributes.filter(isConflict)
-    if (attributes.length === 0) return this.#save(mine, current)
+    if (attributes.length === 0) return save(mine, current)
     /** @type {(attribute: Attribute, label: string, value: any, isMine: boolean) => Node} */
     const choice = (attribute, label, value, isMine) => {
       const state = { name: attribute.name, value: String(isMine), checked: isMine }
@@ -81,6 +74,7 @@ export class Editor {
     const content = [help, choices, card.authorship()]
     const chosen = await ask("This was changed while you were editing", content, "Save what I chose")
     const kept = Object.entries(mine).filter(([name]) => chosen?.get(name) !== "false")
-    if (chosen) await this.#save(Object.fromEntries(kept), current)
+    if (chosen) await save(Object.fromEntries(kept), current)
   }
+  return form
 }

@@ -8,9 +8,6 @@ const MAX_WAIT_MS = 4_000
 /** Beyond it, the connection is dead: without changes, a position arrives every 15 seconds. */
 const SILENCE_MS = 45_000
 
-/** @import { Identifier, Resource } from "./api.js" */
-/** links: to what the resource is linked since. @typedef {Identifier & { op: Op, links: Identifier[] }} Change */
-/** @typedef {"add" | "update" | "remove"} Op */
 /**
  * onChanges: called with those that arrive together. onGap: called if some are no longer known; reads all again.
  * @typedef {{

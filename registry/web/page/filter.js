@@ -5,13 +5,9 @@ import { button, field as labelled, h } from "./dom.js"
 import { labelOf, operators } from "./types.js"
 import { controlFor, parsed } from "./values.js"
 
-/** @import { Filter, Type } from "./types.js" */
-
 /**
  * Return the filters in force, each with a button that removes it; null if there are none.
- * @param {Type} type
- * @param {URLSearchParams} state
- * @param {(name: string) => void} onRemove
+ * @param {Type} type @param {URLSearchParams} state @param {(name: string) => void} onRemove
  */
 export function chips(type, state, onRemove) {
   const filters = [...state].filter(([name]) => name.startsWith("filter["))
@@ -31,8 +27,7 @@ export function chips(type, state, onRemove) {
 
 /**
  * Ask for a filter; return its query parameter, or null.
- * @param {Type} type
- * @param {string} [field] what to filter by; by default, the name of the resource
+ * @param {Type} type @param {string} [field] what to filter by; by default, the name of the resource
  */
 export async function askForFilter(type, field = type.display?.name) {
   const fields = type.filters.filter(({ name }) => !name.endsWith(".id"))
@@ -73,8 +68,7 @@ export async function askForFilter(type, field = type.display?.name) {
 
 /**
  * Return what people read of an operator, null being two of them; nothing of an unknown one.
- * @param {Filter | undefined} filter
- * @param {string} name
+ * @param {Filter | undefined} filter @param {string} name
  */
 function operatorLabel(filter, name) {
   if (name === "isNull") return "is empty"

@@ -6,9 +6,6 @@ import { columnsOf } from "./table.js"
 import { counted, NONE } from "./texts.js"
 import { countedOf, fieldsWithNames, nameOf } from "./types.js"
 
-/** @import { Query, Resource } from "./api.js" */
-/** @import { Child } from "./dom.js" */
-/** @import { Type } from "./types.js" */
 /** more: what tells it apart from others. @typedef {{ resource: Resource, name: string, more: string }} Found */
 const WAIT_MS = 150
 const RESULTS_PER_TYPE = 6
@@ -23,9 +20,7 @@ function textsOf(type) {
 
 /**
  * Return the parameter `filter` for the resources of a type with an attribute that fits a text.
- * @param {Type} type
- * @param {"eq" | "prefix"} operator
- * @param {string} text
+ * @param {Type} type @param {"eq" | "prefix"} operator @param {string} text
  */
 function conditions(type, operator, text) {
   return JSON.stringify([{ or: textsOf(type).map(({ name }) => ({ name, op: operator, val: text })) }])
@@ -33,9 +28,7 @@ function conditions(type, operator, text) {
 
 /**
  * Return the resources of a type that a filter matches, and how many there are if the page is numbered.
- * @param {Type} type
- * @param {Query} filter
- * @param {AbortSignal} signal
+ * @param {Type} type @param {Query} filter @param {AbortSignal} signal
  * @returns {Promise<{ found: Found[], total: number }>}
  */
 async function search(type, filter, signal) {
@@ -193,8 +186,7 @@ export class FindBox {
 
   /**
    * Show options; the one that was chosen stays so.
-   * @param {HTMLElement[]} options
-   * @param {string} [note] shown if there are none
+   * @param {HTMLElement[]} options @param {string} [note] shown if there are none
    */
   #render(options, note = "") {
     this.#options = options

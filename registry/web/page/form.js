@@ -1,4 +1,4 @@
-/** Forms: the inputs of a type, their errors, and the dialog for new resources. */
+/** Forms: the inputs of a type, their errors, and the dialogs that create and choose resources. */
 
 import { api, Failure } from "./api.js"
 import { announce, askToLeave, openDialog } from "./dialogs.js"
@@ -7,10 +7,6 @@ import { FindBox } from "./find.js"
 import { linkable, nameOf, typeOf } from "./types.js"
 import { controlFor, valueOf } from "./values.js"
 
-/** @import { Identifier, Resource } from "./api.js" */
-/** @import { Child } from "./dom.js" */
-/** @import { Attribute, Relationship, Type } from "./types.js" */
-/** @import { Control } from "./values.js" */
 /**
  * An input. attribute: none for a link.
  * @typedef {{ element: HTMLElement, error: HTMLElement, control: Control, attribute?: Attribute }} Field
@@ -27,8 +23,7 @@ export class Form {
   message = h("p", { role: "alert", class: "error" })
 
   /**
-   * @param {Type} type
-   * @param {Record<string, any> | null} values those of the resource; null for a new one
+   * @param {Type} type @param {Record<string, any> | null} values those of the resource; null for a new one
    * @param {string} label of the button that sends
    * @param {(values: Record<string, any>) => Promise<unknown>} send called with the attributes if all inputs are valid
    * @param {...Child} others before that button
@@ -87,6 +82,11 @@ export class Form {
   reset() {
     this.element.reset()
     this.#linked.clear()
+  }
+
+  /** @param {string} text of what has become of the resource */
+  tell(text) {
+    this.message.textContent = text
   }
 
   /** Focus the first input. */
@@ -191,4 +191,27 @@ export function openCreation(type, { onCreated, text = "", isSingle = false }) {
   dialog.addEventListener("close", () => last && onCreated(last))
   form.focus()
   if (text) form.enter(text)
+}
+
+/**
+ * Ask for a resource; return it, or null if nobody chooses any.
+ * @param {string} title @param {string} name of its type
+ * @returns {Promise<Target | null>}
+ */
+export function chooseResource(title, name) {
+  return new Promise((resolve) => {
+    const type = typeOf(name)
+    const answer = (/** @type {Resource} */ found) => {
+      resolve({ type: name, id: found.id, name: nameOf(type, found) })
+      dialog.close()
+    }
+    const box = new FindBox([type], (_, resource) => answer(resource), {
+      label: type.label,
+      placeholder: "Type to find…",
+      onNew: (_, text) => openCreation(type, { text, isSingle: true, onCreated: answer }),
+    })
+    const dialog = openDialog(title, [field(type.label, box.input)])
+    dialog.addEventListener("close", () => resolve(null))
+    box.input.focus()
+  })
 }

@@ -8,9 +8,6 @@ import { refresh } from "./router.js"
 import { counted, NONE, readable } from "./texts.js"
 import { countedOf, labelOf, linkable, typeOf, writableTypes } from "./types.js"
 
-/** @import { ErrorObject, Query } from "./api.js" */
-/** @import { Child } from "./dom.js" */
-/** @import { Type } from "./types.js" */
 /** What the service has told of a file. @typedef {{ meta: any, errors: ErrorObject[], isComplete: boolean }} Report */
 
 const MAX_SHOWN = 100
@@ -28,8 +25,7 @@ const FORMULA = /^[=+\-@\t\r]/
 
 /**
  * Return the cells of a line of a file, divided as the service does: into the most cells.
- * @param {string} line
- * @param {string[]} delimiters
+ * @param {string} line @param {string[]} delimiters
  */
 function cellsOf(line, delimiters) {
   const divided = delimiters.map((delimiter) => {
@@ -41,10 +37,7 @@ function cellsOf(line, delimiters) {
   return widest.map((cell) => (/^"(.*)"$/.exec(cell)?.[1] ?? cell).replaceAll('""', '"').trim())
 }
 
-/**
- * Return what the columns of a type can become: its attributes, and those of what it is linked to.
- * @param {Type} type
- */
+/** Return what columns can become: attributes of a type, and of what it is linked to. @param {Type} type */
 function columnNames(type) {
   const named = (/** @type {Type} */ of, /** @type {string} */ prefix) => {
     const attributes = of.attributes.filter((attribute) => !attribute.readOnly || (prefix && attribute === of.display))
@@ -58,8 +51,7 @@ const wordsOf = (text) => Array.from(text.toLowerCase().match(/[\p{L}\p{N}]+/gu)
 
 /**
  * Return the column that a header means by its words; "" if none. `Serial number` is the serial.
- * @param {string} header
- * @param {string[]} names
+ * @param {string} header @param {string[]} names
  */
 function columnFor(header, names) {
   const words = wordsOf(header)
@@ -74,10 +66,9 @@ export function openImport(preferred, dropped) {
   const [controls, place] = /** @type {Iterable<HTMLFieldSetElement>} */ (form.children)
   const [kind, charset] = form.querySelectorAll("select")
   const [files] = form.querySelectorAll("input")
-  const [name] = form.querySelectorAll("small")
   const stop = new AbortController()
   kind.append(...writableTypes().map((type) => new Option(type.plural, type.name, false, type === preferred)))
-  name.textContent = dropped?.name ?? ""
+  for (const name of form.querySelectorAll("small")) name.textContent = dropped?.name ?? ""
   const read = async () => {
     const file = files.files?.[0] ?? dropped
     if (!file) return
@@ -97,8 +88,8 @@ export function openImport(preferred, dropped) {
     place.replaceChildren(preview, job.element)
   }
   controls.addEventListener("change", () => read())
-  const help = () => h("p", {}, "Rows that are already stored remain.")
-  const mayClose = () => !controls.disabled || ask("Stop the import?", [help()], "Stop", { no: "Go on" })
+  const help = ["Rows that are already stored remain."]
+  const mayClose = () => !controls.disabled || ask("Stop the import?", help, "Stop", { no: "Go on" })
   const dialog = openDialog("Import CSV", [form], { kind: "wide", mayClose })
   dialog.addEventListener("close", () => {
     stop.abort()
@@ -117,10 +108,7 @@ class Job {
   #key = h("select", { id: "import-key" })
 
   /**
-   * @param {Type} type
-   * @param {string[]} headers
-   * @param {Blob} file
-   * @param {AbortSignal} signal
+   * @param {Type} type @param {string[]} headers @param {Blob} file @param {AbortSignal} signal
    * @param {(isBusy: boolean) => void} onBusy
    */
   constructor(type, headers, file, signal, onBusy) {
@@ -174,8 +162,7 @@ class Job {
 
   /**
    * Send the file, and show what the service tells.
-   * @param {boolean} isDryRun
-   * @param {number} [total] how many rows there are
+   * @param {boolean} isDryRun @param {number} [total] how many rows there are
    */
   async #run(isDryRun, total) {
     const bar = h("progress", { max: total, "aria-label": "Progress" })
@@ -197,8 +184,7 @@ class Job {
 
   /**
    * Send the file; return the report. Raises Failure, AbortError.
-   * @param {boolean} isDryRun
-   * @param {(rows: number) => void} onProgress
+   * @param {boolean} isDryRun @param {(rows: number) => void} onProgress
    */
   async #send(isDryRun, onProgress) {
     /** @type {Report} */

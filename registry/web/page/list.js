@@ -10,11 +10,6 @@ import { columnsOf, Table } from "./table.js"
 import { counted, number } from "./texts.js"
 import { countedLinks, countedOf, fieldsWithNames, mayWrite } from "./types.js"
 
-/** @import { Document, Query, Resource } from "./api.js" */
-/** @import { Change } from "./feed.js" */
-/** @import { Column } from "./table.js" */
-/** @import { Type } from "./types.js" */
-
 const PAGE_SIZE = 50
 const ROWS_MS = 150
 const TOTALS_MS = 2_500
@@ -37,8 +32,7 @@ export class List {
   #readTotal = later(() => this.#showCount(), TOTALS_MS)
 
   /**
-   * @param {Type} type
-   * @param {string} path of the collection
+   * @param {Type} type @param {string} path of the collection
    * @param {URLSearchParams} state sort, filters and page, as in the address
    * @param {AbortSignal} signal ends the view
    * @param {Type} [parent] the type of the resource that the collection belongs to
@@ -102,7 +96,7 @@ export class List {
    * Read the page that the address names. MongoDB sorts what has no value first, people expect it last: so the pages of
    * an ascending sort are those with a value, and then those without, by number; the last of the former has also the
    * first of the latter.
-   * @returns {Promise<Document>}
+   * @returns {Promise<JsonDocument>}
    */
   async #readPage() {
     const query = { ...this.query, ...this.filters, ...this.#order, "page[size]": String(PAGE_SIZE) }

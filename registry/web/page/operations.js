@@ -5,12 +5,6 @@ import { announce } from "./dialogs.js"
 import { refresh } from "./router.js"
 import { countedOf, labelOf, nameOf } from "./types.js"
 
-/** @import { Identifier, Resource } from "./api.js" */
-/** @import { Relationship, Type } from "./types.js" */
-/** before: what it is linked to. @typedef {{ id: string, name: string, before: Identifier | null }} Item */
-/** What others are linked to. @typedef {Identifier & { name: string }} Target */
-/** Why each failed, by id. @typedef {Map<string, string>} Failures */
-
 const BATCH = 1_000
 const MAX_PASSES = 20
 
@@ -22,8 +16,7 @@ const MAX_NAME = 1_000
 
 /**
  * Execute an operation on each resource, in batches; those that the registry refuses are left out of their batch.
- * @param {string[]} ids
- * @param {(id: string) => object} operationOf
+ * @param {string[]} ids @param {(id: string) => object} operationOf
  */
 export async function performAll(ids, operationOf) {
   /** @type {Failures} */
@@ -58,10 +51,7 @@ function refusedBy({ errors }) {
 
 /**
  * Read the names of resources, and what they are linked to. Raises Failure.
- * @param {Type} type
- * @param {string[]} ids
- * @param {Relationship} [link]
- * @returns {Promise<Item[]>} those that exist
+ * @param {Type} type @param {string[]} ids @param {Relationship} [link] @returns {Promise<Item[]>} those that exist
  */
 export async function itemsOf(type, ids, link) {
   const fields = [type.display, link].flatMap((field) => field?.name ?? []).join(",")
@@ -80,10 +70,8 @@ export async function itemsOf(type, ids, link) {
 
 /**
  * Return the resources that have one of these names, at most so many. Raises Failure.
- * @param {Type} type
- * @param {string} path of the collection
- * @param {string[]} names
- * @param {number} limit
+ * @param {Type} type @param {string} path of the collection
+ * @param {string[]} names @param {number} limit
  */
 export async function findNamed(type, path, names, limit) {
   const name = type.display?.name ?? ""
@@ -149,9 +137,7 @@ export async function relink(type, link, ids, target, etag) {
 
 /**
  * Link resources to what they were linked to before, except those that were changed meanwhile.
- * @param {Type} type
- * @param {Relationship} link
- * @param {Item[]} items
+ * @param {Type} type @param {Relationship} link @param {Item[]} items
  * @param {Identifier | null} target what they were linked to since
  */
 async function undo(type, link, items, target) {

@@ -4,8 +4,7 @@
  * Return a function that reads something: one read runs, and one is pending. Who calls it gets the result of a read
  * that began after the call.
  * @template T
- * @param {() => Promise<T>} read
- * @returns {() => Promise<T>}
+ * @param {() => Promise<T>} read @returns {() => Promise<T>}
  */
 export function inTurn(read) {
   /** @type {Promise<T> | null} */
@@ -29,8 +28,7 @@ export function inTurn(read) {
 /**
  * Return a function that runs an action after some time, once for all calls until then; errors are ignored, as the next
  * call does it again.
- * @param {() => Promise<unknown>} action
- * @param {number} milliseconds
+ * @param {() => Promise<unknown>} action @param {number} milliseconds
  */
 export function later(action, milliseconds) {
   let isWaiting = false

@@ -4,14 +4,6 @@ import { Failure } from "./api.js"
 import { askToLeave, closeDialogs } from "./dialogs.js"
 import { button, byId, h, hasChanges } from "./dom.js"
 
-/** @import { Change } from "./feed.js" */
-/**
- * What the page shows. load: reads it, and shows it. update: follows what others have changed.
- * @typedef {{
- *   element: HTMLElement, title: string, load(): Promise<void>, update(changes: Change[]): unknown,
- *   paste?: (text: string) => unknown,
- * }} View
- */
 /** @typedef {(path: string, state: URLSearchParams, signal: AbortSignal) => Promise<View>} Factory */
 
 /** Not in every browser. */

@@ -7,10 +7,7 @@ import { refresh } from "./router.js"
 import { counted, number } from "./texts.js"
 import { countedOf, linkable, nameOf } from "./types.js"
 
-/** @import { Query, Resource } from "./api.js" */
-/** @import { Failures } from "./operations.js" */
-/** @import { Column, Table } from "./table.js" */
-/** @import { Type } from "./types.js" */
+/** @import { Table } from "./table.js" */
 
 /** Resources that are selected at once; beyond it, that is the work of an import. */
 const MAX_SELECTED = 10_000
@@ -65,8 +62,7 @@ export class Selection {
 
   /**
    * Select a box, or not.
-   * @param {HTMLInputElement} box
-   * @param {boolean} isChecked
+   * @param {HTMLInputElement} box @param {boolean} isChecked
    * @param {boolean} isRange whether also those between it and the one that was used last
    */
   #use(box, isChecked, isRange) {

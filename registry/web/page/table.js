@@ -6,20 +6,6 @@ import { NONE, number } from "./texts.js"
 import { countedLinks, links, nameOf, typeOf } from "./types.js"
 import { shown } from "./values.js"
 
-/** @import { Document, Identifier, Resource } from "./api.js" */
-/** @import { Child } from "./dom.js" */
-/** @import { Change } from "./feed.js" */
-/** @import { Attribute, Relationship, Type } from "./types.js" */
-/**
- * sort: the name to sort by, if any. blank: the name of the filter for what has no value; "" if all have one, undefined
- * of what is counted. kind: a class. head: the heading, if it is more than the label. cell: what shows a resource of a
- * document with these included ones.
- * @typedef {{
- *   name: string, label: string, sort?: string, blank?: string, kind?: string, head?: HTMLElement,
- *   cell: (resource: Resource, included: Resource[]) => Child,
- * }} Column
- */
-
 /** The rows of one page of a collection. */
 export class Table {
   /** By the ids of the resources. @type {Map<string, { row: HTMLTableRowElement, resource: Resource }>} */
@@ -48,7 +34,7 @@ export class Table {
 
   /**
    * Show the resources of a document; rows of those that were shown before stay, with their focus.
-   * @param {Document} document
+   * @param {JsonDocument} document
    */
   show(document) {
     const focused = globalThis.document.activeElement
@@ -64,7 +50,7 @@ export class Table {
     if (focused instanceof HTMLElement && this.#body.contains(focused)) focused.focus()
   }
 
-  /** Show what has become of resources that are shown, and let their rows light up. @param {Document} document */
+  /** Show what has become of resources that are shown, and let their rows light up. @param {JsonDocument} document */
   update(document) {
     for (const resource of document.data) {
       const row = this.#rows.get(resource.id)?.row
@@ -74,7 +60,7 @@ export class Table {
     }
   }
 
-  /** Show a new resource above all others, and focus it. @param {Document} document that has it alone */
+  /** Show a new resource above all others, and focus it. @param {JsonDocument} document that has it alone */
   insert(document) {
     const [resource] = document.data
     if (!this.has(resource.id)) this.#body.prepend(this.#set(resource, document))
@@ -109,9 +95,7 @@ export class Table {
 
   /**
    * Show a resource in its row, and return that.
-   * @param {Resource} resource
-   * @param {Document} document
-   * @param {HTMLTableRowElement} [row]
+   * @param {Resource} resource @param {JsonDocument} document @param {HTMLTableRowElement} [row]
    */
   #set(resource, document, row = h("tr", { role: "row" })) {
     const cells = this.columns.map(({ label, kind, cell }) => {
@@ -126,8 +110,7 @@ export class Table {
 /**
  * Return the columns of a type: what people know a resource by, what it is linked to, and its attributes, except what
  * is part of another or copied from a linked resource.
- * @param {Type} type
- * @param {string} [hidden] a type to which no links are shown
+ * @param {Type} type @param {string} [hidden] a type to which no links are shown
  * @returns {Column[]}
  */
 export function columnsOf(type, hidden) {
@@ -178,10 +161,7 @@ function columnOfLink(type, link) {
 
 /**
  * Return a link to the resource of a to-one relationship.
- * @param {Type} type
- * @param {Relationship} link
- * @param {Resource} resource
- * @param {Resource[]} included
+ * @param {Type} type @param {Relationship} link @param {Resource} resource @param {Resource[]} included
  */
 export function linkTo(type, link, resource, included) {
   const linked = /** @type {Identifier | null} */ (resource.relationships?.[link.name]?.data ?? null)
@@ -194,8 +174,7 @@ export function linkTo(type, link, resource, included) {
 
 /**
  * Return a link to the card of a resource.
- * @param {Identifier} resource
- * @param {Resource[]} [included] those that were read along, which have its name
+ * @param {Identifier} resource @param {Resource[]} [included] those that were read along, which have its name
  * @param {string | null} [name] another name
  */
 export function linkOf(resource, included = [], name) {

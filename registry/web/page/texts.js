@@ -1,7 +1,5 @@
 /** Words that depend on numbers, and what errors mean for people. */
 
-/** @import { ErrorObject } from "./api.js" */
-
 const numbers = new Intl.NumberFormat()
 
 /** What is shown in place of no value. */
@@ -29,8 +27,7 @@ export function readable(detail) {
 /**
  * Return what happened, and what to do, in a sentence or two.
  * @param {number} status of the response; 0 if there was none
- * @param {ErrorObject[]} errors
- * @param {number} retryAfter in seconds
+ * @param {ErrorObject[]} errors @param {number} retryAfter in seconds
  */
 export function explained(status, errors, retryAfter) {
   const details = [...new Set(errors.map(({ detail }) => detail))].slice(0, 3).join(" ")

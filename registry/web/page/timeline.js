@@ -9,77 +9,59 @@ import { NONE } from "./texts.js"
 import { links, typeOf } from "./types.js"
 import { shown } from "./values.js"
 
-/** @import { Resource } from "./api.js" */
-/** @import { Child } from "./dom.js" */
-/** @import { Relationship, Type } from "./types.js" */
-
 const SHOWN = 20
 
 /** @type {Record<string, string>} */
 const ACTIONS = { created: "Created", updated: "Changed", deleted: "Deleted" }
 
-/** The newest revisions of a resource. */
-export class Timeline {
-  #list = h("ol", { class: "timeline" })
-  #more = h("span", { class: "more" })
-  /** Of linked resources, by type and id; those that are gone have none. @type {Map<string, string>} */
-  #names = new Map()
+/**
+ * Return the newest revisions of a resource, as a part of its card.
+ * @param {Type} type @param {string} path of the resource @param {Relationship} link @param {AbortSignal} signal
+ */
+export function timeline(type, path, link, signal) {
+  const list = h("ol", { class: "timeline" })
+  const more = h("span", { class: "more" })
+  const fields = new Map([...type.attributes, ...type.relationships].map((field) => [field.name, field]))
+  const toOne = links(type, false)
+  const [time] = typeOf("revision").attributes.filter(({ name }) => name === "at")
 
-  /** @param {Type} type @param {string} path of the resource @param {Relationship} link @param {AbortSignal} signal */
-  constructor(type, path, link, signal) {
-    this.type = type
-    this.path = `${path}/${link.name}`
-    this.signal = signal
-    this.element = h("section", {}, h("header", {}, h("h2", {}, link.label), this.#more), this.#list)
-  }
-
-  async load() {
-    const { document } = await api.get(this.path, { sort: "-at", "page[size]": String(SHOWN) }, this.signal)
-    await this.#readNames(document.data)
-    show(this.#list, ...document.data.map((/** @type {Resource} */ revision) => this.#item(revision)))
-    const state = new URLSearchParams({ sort: "-at" })
-    show(this.#more, document.meta.page?.after && h("a", { href: address(this.path, state) }, "All changes"))
-  }
+  /** What people call linked resources, by type and id; those that are gone have none. @type {Map<string, string>} */
+  const names = new Map()
 
   /** Read what people call the resources that revisions name by their ids. @param {Resource[]} revisions */
-  async #readNames(revisions) {
-    for (const { name, target } of links(this.type, false)) {
+  const readNames = async (revisions) => {
+    for (const { name, target } of toOne) {
       const values = revisions.flatMap(({ attributes: { before, after } }) => [before[name], after[name]])
       const ids = new Set(values.flatMap((value) => value?.id ?? []))
-      for (const item of await itemsOf(typeOf(target), [...ids])) this.#names.set(`${target} ${item.id}`, item.name)
+      for (const item of await itemsOf(typeOf(target), [...ids])) names.set(`${target} ${item.id}`, item.name)
     }
-  }
-
-  /** @param {Resource} revision */
-  #item({ attributes: { at, author, action, before, after } }) {
-    const [time] = typeOf("revision").attributes.filter(({ name }) => name === "at")
-    const by = author && h("bdi", {}, ` by ${author}`)
-    const names = [...new Set([...Object.keys(before), ...Object.keys(after)])]
-    const changes = names.map((name) => {
-      const [old, now] = [before, after].map((values) => this.#value(name, values[name]))
-      const isUpdate = action === "updated"
-      return [
-        h("dt", {}, this.#labelOf(name)),
-        h("dd", {}, ...(isUpdate ? [old, " → ", now] : [name in after ? now : old])),
-      ]
-    })
-    const heading = h("p", {}, ACTIONS[action] ?? action, " ", shown(time, at), by)
-    return h("li", {}, heading, h("dl", {}, ...changes.flat()))
-  }
-
-  /** @param {string} name */
-  #labelOf(name) {
-    return [...this.type.attributes, ...this.type.relationships].find((other) => other.name === name)?.label ?? name
   }
 
   /** @param {string} name @param {any} value @returns {Child} */
-  #value(name, value) {
-    const link = links(this.type, false).find((other) => other.name === name)
-    if (link && value) {
-      const known = this.#names.get(`${link.target} ${value.id}`)
-      return linkOf({ type: link.target, id: value.id }, [], known)
-    }
-    const attribute = this.type.attributes.find((other) => other.name === name)
+  const valueOf = (name, value) => {
+    const { target } = toOne.find((other) => other.name === name) ?? {}
+    if (target && value) return linkOf({ type: target, id: value.id }, [], names.get(`${target} ${value.id}`))
+    const attribute = type.attributes.find((other) => other.name === name)
     return attribute ? shown(attribute, value) : String(value ?? NONE)
   }
+
+  /** @param {Resource} revision */
+  const itemOf = ({ attributes: { at, author, action, before, after } }) => {
+    const changes = Object.keys({ ...before, ...after }).flatMap((name) => {
+      const [old, now] = [before, after].map((values) => valueOf(name, values[name]))
+      const change = action === "updated" ? [old, " → ", now] : [name in after ? now : old]
+      return [h("dt", {}, fields.get(name)?.label ?? name), h("dd", {}, ...change)]
+    })
+    const by = author && h("bdi", {}, ` by ${author}`)
+    return h("li", {}, h("p", {}, ACTIONS[action] ?? action, " ", shown(time, at), by), h("dl", {}, ...changes))
+  }
+
+  const load = async () => {
+    const { document } = await api.get(`${path}/${link.name}`, { sort: "-at", "page[size]": String(SHOWN) }, signal)
+    await readNames(document.data)
+    show(list, ...document.data.map(itemOf))
+    const all = address(`${path}/${link.name}`, new URLSearchParams({ sort: "-at" }))
+    show(more, document.meta.page?.after && h("a", { href: all }, "All changes"))
+  }
+  return { element: h("section", {}, h("header", {}, h("h2", {}, link.label), more), list), load }
 }

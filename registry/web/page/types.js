@@ -2,35 +2,6 @@
 
 import { counted, withArticle } from "./texts.js"
 
-/** @import { Identifier } from "./api.js" */
-/** @typedef {"text" | "email" | "choice" | "boolean" | "integer" | "decimal" | "date" | "time" | "object"} Kind */
-/**
- * What the root tells of an attribute, and what follows. required: when a resource is created. parts: the attributes
- * that it is put together of. copiedFrom: the relationship whose resource it describes.
- * @typedef {{
- *   name: string, label: string, kind: Kind, description?: string, enum?: (string | null)[], default?: unknown,
- *   nullable?: boolean, required?: boolean, readOnly?: boolean, unique?: boolean, maxLength?: number,
- *   parts: string[], copiedFrom?: string,
- * }} Attribute
- */
-/**
- * target: the name of the type that it leads to; the first, if there are several. inverse: the name of the
- * relationship of the target.
- * @typedef {{
- *   name: string, label: string, target: string, types: string[], inverse: string, many: boolean, writable: boolean,
- * }} Relationship
- */
-/** @typedef {{ name: string, label: string, operators: string[], value: Attribute }} Filter */
-/**
- * path: of its collection. label: of one resource. authorship: who created and changed a resource, and when. display:
- * the attribute that people know a resource by. sort: the names that sorting knows.
- * @typedef {{
- *   name: string, path: string, label: string, plural: string, writable: boolean, attributes: Attribute[],
- *   authorship: Attribute[], display?: Attribute, relationships: Relationship[], filters: Filter[], sort: string[],
- * }} Type
- */
-/** @typedef {{ name: string, read: string[], write: string[] }} Access */
-
 /** @type {Map<string, Type>} */
 const types = new Map()
 
@@ -72,8 +43,7 @@ export const mayWrite = (type) => typeOf(type).writable && (!access || access.wr
 
 /**
  * Return the relationships to one or to many resources of types that may be read.
- * @param {Type} type
- * @param {boolean} many
+ * @param {Type} type @param {boolean} many
  */
 export const links = (type, many) => type.relationships.filter((link) => link.many === many && link.types.some(mayRead))
 
@@ -120,10 +90,7 @@ function wordsFor({ type, path, history }) {
 
 /**
  * Return what a filter compares: an attribute of the type or of a linked one, or an id.
- * @param {string} name
- * @param {any} described
- * @param {any[]} all
- * @returns {Attribute}
+ * @param {string} name @param {any} described @param {any[]} all @returns {Attribute}
  */
 function comparedBy(name, { relationships, attributes, authorship }, all) {
   const [first, ...rest] = name.split(".")
@@ -158,9 +125,7 @@ export function labelOf(name) {
 
 /**
  * Return what people call a resource.
- * @param {Type} type
- * @param {Identifier & { attributes?: Record<string, any> }} resource
- * @returns {string}
+ * @param {Type} type @param {Identifier & { attributes?: Record<string, any> }} resource @returns {string}
  */
 export function nameOf(type, resource) {
   return (type.display && resource.attributes?.[type.display.name]) || `${type.label} ${resource.id}`

@@ -3,18 +3,13 @@
 import { h } from "./dom.js"
 import { NONE, number } from "./texts.js"
 
-/** @import { Attribute, Kind } from "./types.js" */
-/** @typedef {HTMLInputElement | HTMLSelectElement} Control */
-
 const days = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeZone: "UTC" })
 const times = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" })
 const exactTimes = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "long" })
 
 /**
  * Return what shows a value: in the locale of the browser, in its time zone.
- * @param {Attribute} attribute
- * @param {any} value
- * @returns {Node | string}
+ * @param {Attribute} attribute @param {any} value @returns {Node | string}
  */
 export function shown(attribute, value) {
   if (value === null || value === undefined || value === "") return h("span", { class: "empty" }, NONE)
@@ -63,8 +58,7 @@ const INPUTS = {
 
 /**
  * Return the input for an attribute.
- * @param {Attribute} attribute
- * @param {any} value the present one, or null
+ * @param {Attribute} attribute @param {any} value the present one, or null
  * @returns {Control}
  */
 export function controlFor({ kind, enum: choices = [], nullable, required, maxLength }, value) {

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from registry.capacity import Capacity
+from registry.resources.types_file import read_types
 from registry.settings import CORES, Settings, parse_settings
 
 ErrorLine = Callable[..., str]
@@ -175,6 +176,7 @@ def test_flags_and_environment_variables_are_equivalent() -> None:
         "allowed_host": ("fleet.example",),
         "cors_origin": ("https://app.example",),
         "trusted_proxy": (ip_network("10.0.0.1"),),
+        "types": read_types(flags["--types"]),
         "unique": ("computer.serial",),
         "query_seconds": 1.5,
     }

@@ -195,13 +195,10 @@ class Date(fields.Date):
 
     default_error_messages = {"invalid": "Not a date such as 2026-02-28."}
 
-    def _deserialize(self, value: Any, *_: Any, **__: Any) -> datetime.date:
+    def _deserialize(self, value: Any, *others: Any, **options: Any) -> datetime.date:
         if not isinstance(value, str) or not _DATE.fullmatch(value):
             raise self.make_error("invalid")
-        try:
-            return datetime.date.fromisoformat(value)
-        except ValueError as error:
-            raise self.make_error("invalid") from error
+        return super()._deserialize(value, *others, **options)
 
     def _serialize(self, value: Any, *_: Any, **__: Any) -> str | None:
         return None if value is None else value.isoformat()

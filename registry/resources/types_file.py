@@ -53,13 +53,9 @@ class InvalidTypesFile(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class TypesFile:
-    """A valid file of types. name: for messages. text: its content."""
+    """The content of a valid file of types."""
 
-    name: str
     text: str
-
-    def __str__(self) -> str:
-        return self.name
 
     def resources(self) -> tuple[ResourceType, ...]:
         """Return the types of this package and of the file."""
@@ -75,7 +71,7 @@ def read_types(name: str) -> TypesFile:
             content = file.read(_MAX_BYTES + 1)
         if len(content) > _MAX_BYTES:
             raise ValueError(f"larger than {_MAX_BYTES:,} bytes")
-        types = TypesFile(name, content.decode("utf-8-sig"))
+        types = TypesFile(content.decode("utf-8-sig"))
         Graph(types.resources())
     except OSError as error:
         raise InvalidTypesFile(f"{name}: {error.strerror}") from None

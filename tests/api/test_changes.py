@@ -201,7 +201,7 @@ async def test_attributes_of_all_types_have_the_form_of_documents(serve: Serve) 
 
 
 async def test_an_addition_precedes_links_to_it(serve: Serve, settings: Settings) -> None:
-    api = await serve(settings=replace(settings, types=TypesFile("t.toml", TASKS)))
+    api = await serve(settings=replace(settings, types=TypesFile(TASKS)))
     here, first = {"type": "place", "lid": "1"}, {"type": "task", "lid": "2"}
     links = {"parent": {"data": first}, "place": {"data": here}}
     async with following(api) as feed:

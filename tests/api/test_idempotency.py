@@ -190,7 +190,7 @@ async def test_a_result_that_is_too_large_is_refused_and_nothing_is_changed(
 ) -> None:
     notes = {f"note{number}": "\U0001d11e" * 255 for number in range(17)}
     lines = "".join(f'{name} = "text"\n' for name in notes)
-    types = TypesFile("types.toml", f"[person]\n{lines}")
+    types = TypesFile(f"[person]\n{lines}")
     api = await serve(settings=replace(settings, types=types))
     id_ = await api.person(**notes)
     before = await stored_records(database)

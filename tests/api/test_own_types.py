@@ -52,7 +52,7 @@ VALUES = {name: value for name, (_, value) in ATTRIBUTES.items()}
 
 @pytest.fixture
 def declared(settings: Settings) -> Settings:
-    return replace(settings, types=TypesFile("t.toml", TEXT))
+    return replace(settings, types=TypesFile(TEXT))
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ def test_the_description_is_valid_and_names_everything(declared: Settings) -> No
     ],
 )
 def test_names_that_the_description_would_use_twice_are_refused(text: str, name: str) -> None:
-    settings = Settings(types=TypesFile("t.toml", text))
+    settings = Settings(types=TypesFile(text))
     with pytest.raises(InvalidDeclaration, match=f"two parts with the name {name}: rename"):
         create_app(settings)
 

@@ -151,7 +151,7 @@ owner  = {link = "person", inverse = "phones"}
 async def test_types_of_a_file_have_revisions_with_values_as_responses_show_them(
     serve: Serve, settings: Settings
 ) -> None:
-    types = TypesFile("t.toml", TYPES)
+    types = TypesFile(TYPES)
     api = await serve(settings=replace(settings, revisions=30, types=types))
     ada, bob = await api.person("Ada", "King"), await api.person("Bob", "King")
     manager = {"manager": to_one(bob)}

@@ -101,7 +101,7 @@ async def test_an_export_can_be_imported_without_loss(
 ) -> None:
     (tmp_path / "types.toml").write_text(DEVICE)
     monkeypatch.setenv("REGISTRY_TYPES", str(tmp_path / "types.toml"))
-    api = await serve(settings=replace(settings, types=TypesFile("types.toml", DEVICE)))
+    api = await serve(settings=replace(settings, types=TypesFile(DEVICE)))
     await delete_all(api)
     await fill(api, devices)
     before = await content(api)

@@ -44,7 +44,7 @@ def restart(serve: Serve, settings: Settings) -> Restart:
     async def restart(text: str) -> Api:
         while running:
             await running.pop().client.close()
-        api = await serve(settings=replace(settings, types=TypesFile("t.toml", text)))
+        api = await serve(settings=replace(settings, types=TypesFile(text)))
         running.append(api)
         return api
 
@@ -193,10 +193,10 @@ async def test_a_service_ends_when_another_one_declares_other_types(
     serve: Serve, settings: Settings
 ) -> None:
     failures: list[str] = []
-    old = await serve(settings=replace(settings, types=TypesFile("a.toml", PHONES)))
+    old = await serve(settings=replace(settings, types=TypesFile(PHONES)))
     old.repository._on_failure = failures.append
     new_types = PHONES + 'private = {type = "boolean", default = false}'
-    await serve(settings=replace(settings, types=TypesFile("b.toml", new_types)))
+    await serve(settings=replace(settings, types=TypesFile(new_types)))
     assert (await old.person()) == "1", "its writes fit the other types as well"
     assert failures == []
     refused = await old.post("/phones", new("phone", number="1"))

@@ -197,7 +197,7 @@ keeper = {link = "person", inverse = "kept_cases"}
 async def test_a_request_that_fails_at_its_second_link_leaves_no_period(
     serve: Serve, settings: Settings, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    api = await serve(settings=replace(settings, types=TypesFile("t.toml", CASES)))
+    api = await serve(settings=replace(settings, types=TypesFile(CASES)))
     await database.persons.insert_one(
         complete_record({"_id": 1, "first_name": "Ada", "last_name": "L"})
     )

@@ -58,7 +58,8 @@ class GroupCommit:
         self._graph = graph
         self._last_ids: Mapping[str, int] | None = None  # of each type, after the last transaction
         self._waiting = deque[WriteRequest]()  # for the next group
-        self._alone = deque[WriteRequest]()  # each for a transaction of its own
+        self._alone = deque[WriteRequest]()  # small ones, each for a transaction of its own
+        self._large = deque[WriteRequest]()
         self._pausing = set[asyncio.Task[None]]()  # those that wait before they run alone again
         self._lane: asyncio.Task[None] | None = None
         self._sizes = BATCH_SIZE.labels("writes")
@@ -78,18 +79,22 @@ class GroupCommit:
         return await request.done
 
     def _enqueue(self, request: WriteRequest) -> None:
-        queue = self._alone if request.is_alone else self._waiting
-        queue.append(request)
+        self._queue_of(request).append(request)
         if self._lane is None:
             self._lane = asyncio.create_task(self._run_lane())
+
+    def _queue_of(self, request: WriteRequest) -> deque[WriteRequest]:
+        if not request.is_alone:
+            return self._waiting
+        return self._large if request.is_large else self._alone
 
     async def _run_lane(self) -> None:
         """Run groups and requests alone by turns until none waits."""
         groups_end = 0.0  # when the time of groups is over, in seconds of `time.monotonic`
-        while self._waiting or self._alone:
+        while self._waiting or self._alone or self._large:
             if group := self._next_group():
                 await self._run(group)
-            if self._alone and not (group and time.monotonic() < groups_end):
+            if (self._alone or self._large) and not (group and time.monotonic() < groups_end):
                 begin = time.monotonic()
                 await self._run_alone()
                 groups_end = 2 * time.monotonic() - begin
@@ -98,13 +103,13 @@ class GroupCommit:
         self._lane = None
 
     async def _run_alone(self) -> None:
-        """Run the requests alone between two groups: some small ones, or up to a large one."""
-        for _ in range(min(len(self._alone), RETRIED_WRITES)):
-            request = self._alone.popleft()
+        """Run the requests alone between two groups: some small ones, and a large one."""
+        requests = [self._alone.popleft() for _ in range(min(len(self._alone), RETRIED_WRITES))]
+        if self._large:
+            requests.append(self._large.popleft())
+        for request in requests:
             if not _is_dropped(request):
                 await self._run([request])
-                if request.is_large:
-                    return
 
     async def _gather(self, answered: int) -> None:
         """Let the next group wait for the clients of the last one, which often send again at once.
@@ -193,17 +198,14 @@ class GroupCommit:
         postponed = list[WriteRequest]()
         for request, outcome in zip(requests, outcomes, strict=True):
             if outcome is None:
-                postponed.append(request)
+                queue = self._queue_of(request) if request.is_alone else postponed
+                queue.append(request)
                 continue
             if not isinstance(outcome, RequestError):
                 for result in outcome:
                     result.time = time_
             request.end(outcome)
-        for request in reversed(postponed):
-            if request.is_alone:
-                self._enqueue(request)
-            else:
-                self._waiting.appendleft(request)
+        self._waiting.extendleft(reversed(postponed))
 
     def _is_given_up(self, request: WriteRequest, conflict: TransactionConflict) -> bool:
         """Return whether a request has conflicted for too long, and answer it then."""

@@ -16,7 +16,6 @@ from registry.jsonapi.visible_revisions import visible_revisions
 from registry.model.attributes import Operator
 from registry.model.record import Record
 from registry.model.resource_type import ResourceType
-from registry.storage.counters import Place
 from registry.storage.errors import translated_errors
 from registry.storage.reads.plan import MAX_OFFSET, Plan, position_of
 from registry.storage.reads.related import plan_of
@@ -92,8 +91,7 @@ class Listing:
         if plan.is_heavy():
             return None
         few = self._reads.capacity.few_records
-        async with plan.admitted(is_heavy=False):
-            records = await plan.page(plan.order, few)
+        records = await plan.page(plan.order, few)
         return records if len(records) < few else None
 
     async def _read_all(self, plan: Plan, few: list[Record] | None) -> AsyncGenerator[list[Record]]:
@@ -120,8 +118,7 @@ class Listing:
             if isinstance(page, NumberedPage):
                 window = await _numbered_page(plan, page)
             else:
-                async with plan.admitted(is_heavy=plan.is_heavy()):
-                    window = await _keyset_page(plan, page)
+                window = await _keyset_page(plan, page)
         return window, plan.snapshot.time
 
 
@@ -143,57 +140,27 @@ async def _keyset_page(plan: Plan, page: CursorPage) -> Window:
 
 async def _numbered_page(plan: Plan, page: NumberedPage) -> Window:
     """Return a page, read by skipping few records, and the total if it is requested."""
-    offset, descending = (page.number - 1) * page.size, plan.order[0].descending
-    snapshot = plan.snapshot
-    # Counters do not know which revisions have expired.
-    is_counted = plan.resource_type.subject is None
-    if is_counted and not plan.filters and (page.total or offset > MAX_OFFSET):
-        async with plan.admitted(is_heavy=False):
-            counter, snapshot.time = await snapshot.reads.read_counter(
-                plan.resource_type, snapshot.time
-            )
-        place = counter.place(offset, descending=descending)
-        return await _counted_page(plan, page, counter.count, place)
-    if page.total:
-        return await _counted_page(plan, page, await _total(plan))
-    following = await _read_at(plan, plan.order, page.size + 1, offset)
-    return Window(following[: page.size], len(following) > page.size)
-
-
-async def _counted_page(
-    plan: Plan, page: NumberedPage, total: int, place: Place | None = None
-) -> Window:
-    """Return a page. place: of its first record in the order of the ids, if it is known."""
-    offset, order = (page.number - 1) * page.size, plan.order
-    size, after = min(page.size, total - offset), max(0, total - offset - page.size)
-    records: list[Record] = []
-    if size > 0 and place and plan.is_by_id:
-        async with plan.admitted(is_heavy=plan.is_heavy(place.skipped)):
-            before = place.start + (1 if order[0].descending else -1)
-            records = await plan.page(order, size, (before,), place.skipped)
-    elif size > 0 and offset <= after:
-        records = await _read_at(plan, order, size, offset)
-    elif size > 0:
-        records = (await _read_at(plan, _reversed(order), size, after))[::-1]
-    return Window(records, after > 0, total=total if page.total else None)
-
-
-async def _read_at(plan: Plan, order: Order, size: int, offset: int) -> list[Record]:
-    """Return the records that follow the first ones in an order."""
-    async with plan.admitted(is_heavy=plan.is_heavy(offset)):
-        return await plan.page(order, size, offset=offset)
+    order, size, offset = plan.order, page.size, (page.number - 1) * page.size
+    total, start, skipped = None, END, offset
+    counter = await plan.counter() if page.total or offset > MAX_OFFSET else None
+    if counter:
+        total, is_last = counter.count, order[0].descending
+        if plan.is_by_id and (place := counter.place(offset, descending=is_last)):
+            start, skipped = (place.start + (1 if is_last else -1),), place.skipped
+    elif page.total:
+        total = await plan.total()
+    if total is None:
+        records = await plan.page(order, size + 1, offset=offset)
+        return Window(records[:size], len(records) > size)
+    size, following = min(size, total - offset), max(0, total - offset - size)
+    is_reversed = start == END and following < offset
+    if is_reversed:  # from the nearer end
+        order, skipped = _reversed(order), following
+    records = await plan.page(order, size, start, skipped) if size > 0 else []
+    if is_reversed:
+        records.reverse()
+    return Window(records, following > 0, total=total if page.total else None)
 
 
 def _reversed(order: Order) -> Order:
     return tuple(replace(key, descending=not key.descending) for key in order)
-
-
-async def _total(plan: Plan) -> int:
-    """Count few index keys as a small request, which most totals are; more as a heavy one."""
-    if not plan.is_heavy():
-        async with plan.admitted(is_heavy=False):
-            total = await plan.count(MAX_OFFSET + 1)
-        if total <= MAX_OFFSET:
-            return total
-    async with plan.admitted(is_heavy=True):
-        return await plan.count()

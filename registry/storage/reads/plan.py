@@ -22,6 +22,7 @@ from registry.jsonapi.filtering import Filter, conjuncts, names_related
 from registry.jsonapi.pagination import END, Key, Order, Position
 from registry.model.record import ID, MAX_ID, Record
 from registry.model.resource_type import ResourceType
+from registry.storage.counters import IdCounter
 from registry.storage.mongo.read_commands import Command, aggregate_command, find_command
 from registry.storage.reads.filters import is_index_order, is_indexed, searched_field, to_query
 from registry.storage.reads.snapshot import Snapshot
@@ -81,8 +82,8 @@ class Plan:
     """The records of a type that satisfy filters, in an order, in a snapshot.
 
     order: names all related fields that others sort by. fields: the stored fields to return. key:
-    what determines the records, beside the point in time. Methods take further conditions, and an
-    order. They raise PyMongoError, ExecutionTimeout after the time limit, or Overloaded.
+    what determines the records, beside the point in time. `follow`, `page`, `total` and `counter`
+    take slots. Methods raise PyMongoError, ExecutionTimeout after the time limit, or Overloaded.
     """
 
     def __init__(
@@ -122,8 +123,8 @@ class Plan:
         return is_indexed(self.resource_type, self.filters, self.order, unindexed)
 
     @asynccontextmanager
-    async def admitted(self, *, is_heavy: bool) -> AsyncIterator[None]:
-        """Admit the commands for a page or a total; MongoDB ends heavy ones with their caller."""
+    async def _admitted(self, *, is_heavy: bool) -> AsyncIterator[None]:
+        """Admit commands; MongoDB ends heavy ones with their caller."""
         bulkheads = self.snapshot.reads.bulkheads
         async with (
             bulkheads.heavy_requests if is_heavy else bulkheads.small_requests,
@@ -132,14 +133,40 @@ class Plan:
             yield
 
     async def follow(self) -> "Plan":
-        """Return the plan by ids instead of related resources, if indexes find few of these."""
+        """Return the plan by ids instead of related resources, if these are few."""
         return self
 
     async def page(
         self, order: Order, size: int, position: Position = END, offset: int = 0
     ) -> list[Record]:
         """Return at most `size` records in an order, after a position and an offset."""
-        return await self.read(self.conditions, order, size, position, offset)
+        async with self._admitted(is_heavy=self.is_heavy(offset)):
+            return await self._page(order, size, position, offset)
+
+    async def total(self) -> int:
+        """Return how many records there are.
+
+        Few index keys are counted as a small request, which most totals are; more as a heavy one.
+        """
+        if not self.is_heavy():
+            async with self._admitted(is_heavy=False):
+                total = await self._count(MAX_OFFSET + 1)
+            if total <= MAX_OFFSET:
+                return total
+        async with self._admitted(is_heavy=True):
+            return await self._count()
+
+    async def counter(self) -> IdCounter | None:
+        """Return the counter of the type, if it counts these records and no others.
+
+        It does not know which revisions have expired.
+        """
+        if self.filters or self.resource_type.subject:
+            return None
+        async with self._admitted(is_heavy=False):
+            reads, snapshot = self.snapshot.reads, self.snapshot
+            counter, snapshot.time = await reads.read_counter(self.resource_type, snapshot.time)
+        return counter
 
     async def stream(self, size: int) -> AsyncGenerator[list[Record]]:
         """Yield all records in chunks of this size, the last of which may be shorter."""
@@ -151,7 +178,10 @@ class Plan:
             async for records in chunks:
                 yield records
 
-    async def count(self, limit: int | None = None) -> int:
+    async def _page(self, order: Order, size: int, position: Position, offset: int) -> list[Record]:
+        return await self.read(self.conditions, order, size, position, offset)
+
+    async def _count(self, limit: int | None = None) -> int:
         """Return how many records there are, at most `limit`."""
         stages: list[Stage] = [{"$match": conjunction(self.conditions)}]
         if limit is not None:

@@ -81,13 +81,10 @@ class RelatedPlan(Plan):
         if not self._related:
             return self
         is_found = finds_related(self._related, self.snapshot.reads.unindexed)
-        async with self.admitted(is_heavy=not is_found):
+        async with self._admitted(is_heavy=not is_found):
             return await self._with_ids(MAX_IDS)
 
-    async def page(
-        self, order: Order, size: int, position: Position = END, offset: int = 0
-    ) -> list[Record]:
-        """Return at most `size` records in an order, after a position and an offset."""
+    async def _page(self, order: Order, size: int, position: Position, offset: int) -> list[Record]:
         records: list[Record] = []
         async with aclosing(
             self._batches(order, position, min(offset + size, MAX_BATCH))
@@ -111,15 +108,14 @@ class RelatedPlan(Plan):
         if records:
             yield records
 
-    async def count(self, limit: int | None = None) -> int:
-        """Return how many records there are, at most `limit`."""
+    async def _count(self, limit: int | None = None) -> int:
         if not self._related:
-            return await super().count(limit)
+            return await super()._count(limit)
         related = sum(1 for part in self._related for _ in related_filters(part))
         plan = await self._with_ids(_MAX_TOTAL_IDS // related)
         if isinstance(plan, RelatedPlan) and plan._related:
             return sum([len(records) async for records in plan._batches(BY_ID, END, MAX_BATCH)])
-        return await plan.count(limit)
+        return await plan._count(limit)
 
     @cached_property
     def _related(self) -> list[Filter]:
@@ -140,7 +136,7 @@ class RelatedPlan(Plan):
         size: records that are needed.
         """
         relationship = sorted_relationship(order)
-        if relationship and await super().count(_MAX_SORTED + 1) > _MAX_SORTED:
+        if relationship and await super()._count(_MAX_SORTED + 1) > _MAX_SORTED:
             batches = RelatedOrder(self, order, relationship, self._related).batches(position, size)
         else:
             needed = RECORDS_PER_RESULT * size if self._related else size

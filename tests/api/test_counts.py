@@ -8,7 +8,7 @@ import pytest
 
 from tests.conftest import Serve
 from tests.storage.profiling import profiled
-from tests.support import Api, Database, identifier, identity, new
+from tests.support import Api, Database, bulkheads, identifier, identity, new
 
 COUNTED = {
     "links": {"self": "/persons/1/relationships/computers", "related": "/persons/1/computers"},
@@ -88,3 +88,12 @@ async def test_more_members_than_one_query_returns_are_counted(serve: Serve) -> 
             for person in (await api.get(path)).data
         ]
         assert counts == [3, 0], path
+
+
+@pytest.mark.usefixtures("fleet")
+async def test_many_members_are_counted_in_a_slot_of_the_heavy_requests(serve: Serve) -> None:
+    api = await serve(members=2, heavy_requests=1, response_seconds=0.5)
+    path = "/persons/1?withCount=computers"
+    async with bulkheads(api).heavy_requests:
+        assert (await api.get(path)).status == 503
+    assert (await api.get(path)).status == 200

@@ -131,7 +131,9 @@ class Snapshot:
             {"$match": {foreign_key: {"$gte": first, "$lte": last} if is_dense else {"$in": ids}}},
             {"$group": {ID: f"${foreign_key}", "count": {"$sum": 1}}},
         ]
-        counts = await self._aggregate(target, stages)
+        # They may have any number of members, and the response may have begun.
+        async with self.reads.bulkheads.heavy_requests.slot(is_refusable=False):
+            counts = await self._aggregate(target, stages)
         return {count[ID]: count["count"] for count in counts}
 
     async def member_ids(self, relationship: Relationship, id_: int) -> AsyncGenerator[list[int]]:

@@ -22,10 +22,10 @@ PAGE = Path(registry.web.__file__).parent / "page"
 FLEET = Path(registry.web.__file__).parents[2] / "docs" / "fleet.toml"
 
 LATER = {
-    *("bulk.js", "card.js", "choose.js", "editor.js"),
-    *("form.js", "import.js", "operations.js", "timeline.js"),
+    *("bulk.js", "card.js", "editor.js", "form.js", "import.js", "operations.js", "timeline.js"),
+    "shapes.js",
 }
-"""The modules of the page that are loaded when they are needed."""
+"""The modules of the page that are loaded when they are needed, and that without code."""
 
 OTHERS = ("changes", "openapi", "swagger_ui")
 """The members of `meta` with other URLs that can be read."""

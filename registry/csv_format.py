@@ -19,7 +19,6 @@ from registry.jsonapi.error_objects import ErrorCollector, quoted
 from registry.jsonapi.error_types import InvalidParameter
 from registry.jsonapi.query import Include, Query
 from registry.jsonapi.visible_revisions import visible_values
-from registry.model.attributes import KINDS
 from registry.model.fieldset import fieldset
 from registry.model.graph import Graph
 from registry.model.record import Record
@@ -32,7 +31,7 @@ from registry.model.revisions import subject_of
 _FORMULA = r"(?:\A|[;\t\n\r])\"*{}(?='*[=+\-@\t\n\r\0\uff1d\uff0b\uff0d\uff20])"
 _UNESCAPED, _ESCAPED = re.compile(_FORMULA.format("")), re.compile(_FORMULA.format("'"))
 
-_ID_TEXT = ResourceField("id", "_id", fields.String(), KINDS[fields.String])
+_ID_TEXT = ResourceField("id", "_id", fields.String())
 """Ids in cells are read as text."""
 
 _COUNT = ".count"

@@ -222,12 +222,19 @@ KINDS: Mapping[type[fields.Field[Any]], Kind] = {
 """The kind of each class of fields that schemas can have, and of its subclasses."""
 
 
-def kind_of(field: fields.Field[Any]) -> Kind | None:
-    """Return the kind of a field: its own, else that of its class or the nearest parent."""
+def kind_of(field: fields.Field[Any]) -> Kind:
+    """Return the kind of a field: its own, else that of its class or the nearest parent.
+
+    Raises ValueError without one.
+    """
     own: Kind | None = getattr(field, "kind", None)
     if own is not None:
         return own
-    return next((KINDS[each] for each in type(field).__mro__ if each in KINDS), None)
+    for each in type(field).__mro__:
+        if each in KINDS:
+            return KINDS[each]
+    reason = f"is a {type(field).__name__}, whose stored form is not known"
+    raise ValueError(f"{field.name} {reason}: give the class a `kind`")
 
 
 def utc_text(time: datetime.datetime) -> str:

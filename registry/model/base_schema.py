@@ -17,12 +17,12 @@ class RecordSchema(Schema):
         super().__init__(**options)
 
     def on_bind_field(self, field_name: str, field_obj: fields.Field[Any]) -> None:
-        """Adapt a field to what is stored and to JSON."""
-        if kind := kind_of(field_obj):
-            if kind.restore is not same:
-                self._restore[field_name] = kind.restore
-            if kind.check:
-                field_obj.validators = [*field_obj.validators, kind.check]
+        """Adapt a field to what is stored and to JSON. Raises ValueError for one without a kind."""
+        kind = kind_of(field_obj)
+        if kind.restore is not same:
+            self._restore[field_name] = kind.restore
+        if kind.check:
+            field_obj.validators = [*field_obj.validators, kind.check]
         if field_obj.allow_none and field_obj.dump_default is missing:
             field_obj.dump_default = None
         if isinstance(field_obj, fields.Decimal):

@@ -59,11 +59,11 @@ def compile_dump(schema: Schema) -> Dump | None:
 
 def _value(name: str, field: Field[Any]) -> str:
     """Return the expression for the value of a field."""
-    own, kind = type(field), kind_of(field)
+    own = type(field)
     if isinstance(field, ComputedText) and (own.get_value, own._serialize) == _JOINED:
         texts = (f"{{record.get({part!r}) or ''}}" for part in field.parts)
         return f'f"{" ".join(texts)}"'
-    is_same = own._serialize in _IDENTITIES and kind is not None and kind.restore is same
+    is_same = own._serialize in _IDENTITIES and kind_of(field).restore is same
     is_same = is_same or own._serialize in {Date._serialize, StoredTime._serialize}
     if is_same and (own.serialize, own.get_value) == (Field.serialize, Field.get_value):
         if field.dump_default is None:

@@ -9,7 +9,7 @@ from typing import Any
 from marshmallow import ValidationError, missing
 from marshmallow.fields import Field
 
-from registry.model.attributes import Kind
+from registry.model.attributes import Kind, kind_of
 from registry.model.fields import ComputedText
 
 
@@ -29,16 +29,17 @@ class ResourceField:
     name: str
     stored_name: str
     field: Field[Any]
-    kind: Kind
     is_declared: bool = False
     is_shown: bool = False
     is_writable: bool = False
     is_filterable: bool = False
     is_sortable: bool = False
     is_own: bool = False
+    kind: Kind = dataclass_field(init=False)
     _comparable: Field[Any] = dataclass_field(init=False)
 
     def __post_init__(self) -> None:
+        self.kind = kind_of(self.field)
         # Filters can compare with what validators refuse, such as a part of an address.
         self._comparable = copy(self.field)
         self._comparable.validators = [self.kind.check] if self.kind.check else []

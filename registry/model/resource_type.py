@@ -91,20 +91,16 @@ def client_names(relationships: Mapping[str, Relationship]) -> list[str]:
     return list(dict.fromkeys(each.subject or name for name, each in relationships.items()))
 
 
-def _made(name: str, stored_name: str, field: Field[Any], **flags: bool) -> ResourceField:
-    kind = kind_of(field)
-    assert kind is not None  # noqa: S101 - for mypy: fields of the package have one
-    return ResourceField(name, stored_name, field, kind, **flags)
+_VERSION = ResourceField(VERSION, VERSION, Integer(required=True))
 
-
-_VERSION = _made(VERSION, VERSION, Integer(required=True))
-
-ID_FIELD = _made(
+ID_FIELD = ResourceField(
     "id", ID, ResourceId(required=True), is_filterable=True, is_sortable=True, is_own=True
 )
 """The id of resources of any type."""
 
-_MOMENT = _made(AT, SINCE, Moment(metadata={"indexed": False}), is_filterable=True, is_own=True)
+_MOMENT = ResourceField(
+    AT, SINCE, Moment(metadata={"indexed": False}), is_filterable=True, is_own=True
+)
 """Selects the periods of a history that are in force at a moment; it is not stored."""
 
 
@@ -144,7 +140,7 @@ class ResourceType:
     def _whole_schema(self) -> Schema:
         try:
             return self.record_schema()
-        except ValueError as error:  # such as `only` of a name that does not exist
+        except ValueError as error:  # of a field, or such as `only` of an unknown name
             raise InvalidDeclaration(f"the schema of {self.type}: {error}") from error
 
     @cached_property
@@ -155,7 +151,7 @@ class ResourceType:
             ID_FIELD,
             *(attribute for attribute in made if attribute.is_declared),
             *(
-                _made(
+                ResourceField(
                     link.name,
                     link.foreign_key,
                     ResourceId(allow_none=True),
@@ -166,7 +162,7 @@ class ResourceType:
             ),
             *(attribute for attribute in made if not attribute.is_declared),
             *(
-                _made(name, name, field(allow_none=True))
+                ResourceField(name, name, field(allow_none=True))
                 for link in self.links
                 if link.history
                 for name, field in ((link.period_field, Integer), (link.changed_field, DateTime))
@@ -180,14 +176,10 @@ class ResourceType:
         if attribute.data_key is not None or attribute.attribute is not None:
             reason = "must not have `data_key` or `attribute`: its name is that of the attribute"
             raise InvalidDeclaration(f"{path} {reason}")
-        made_kind = kind_of(attribute)
-        if made_kind is None:
-            reason = f"is a {type(attribute).__name__}, whose stored form is not known"
-            raise InvalidDeclaration(f"{path} {reason}: give the class a `kind`")
         is_shown, is_copy = not attribute.load_only, isinstance(attribute, CopiedText)
         is_declared = is_shown and name not in AUTHORSHIP
-        is_compared = is_shown and bool(made_kind.operators)
-        return _made(
+        is_compared = is_shown and bool(kind_of(attribute).operators)
+        return ResourceField(
             name,
             name,
             attribute,

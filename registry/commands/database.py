@@ -31,8 +31,7 @@ from registry.operations.backups import restore as restore_backup
 from registry.operations.consistency import Report
 from registry.operations.consistency import check as check_database
 from registry.operations.forgetting import forget as forget_copies
-from registry.operations.mongod_format import raise_format
-from registry.operations.upgrade import require_current
+from registry.operations.upgrade import raise_format, require_current
 from registry.program import StartError, note
 from registry.settings import Settings, without_credentials
 from registry.storage import (

@@ -1,4 +1,4 @@
-"""The check and the repair of stored data.
+"""The check and the repair of stored data. All functions may raise PyMongoError.
 
 The service may be writing during a repair, which keeps whatever was written since the snapshot.
 """
@@ -6,19 +6,19 @@ The service may be writing during a repair, which keeps whatever was written sin
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from motor.motor_asyncio import AsyncIOMotorClientSession
 from pymongo.errors import OperationFailure
 
 from registry.model.graph import Graph, TrackedLink, tracked_links
 from registry.model.implicit_attributes import SINCE, UNTIL
-from registry.model.record import ID
+from registry.model.record import ID, VERSION
 from registry.model.resource_type import Link, ResourceType
-from registry.operations.dangling_links import dangling_links, linked, unlink
 from registry.storage.counters import COUNTERS, LAST, IdCounter, count_records, store_counter
 from registry.storage.mongo.mongo_client import Database, snapshot_session
 from registry.storage.mongo.read_commands import SNAPSHOT_UNAVAILABLE
-from registry.storage.records import Stage
+from registry.storage.records import NEXT_VERSION, Stage
 from registry.storage.validators import misfits
 
 _MAX_LISTED = 20
@@ -30,6 +30,12 @@ repair of a counter that a service changes."""
 
 _PAUSE_SECONDS = 0.1
 """Between attempts: the new collection or index has to be committed."""
+
+_MAX_UNLINKED = 1_000
+"""Links per command that removes them."""
+
+DanglingLinks: TypeAlias = Sequence[tuple[Any, Any]]
+"""The id of each record, and the one in its link, which no target has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +64,7 @@ async def check(database: Database, graph: Graph, *, repair: bool = False) -> Re
 
     Clients may write meanwhile, and a service may start: if that creates a collection or an index,
     the check begins again. repair: whether to repair what is found, but for records that do not
-    fit, which an operator has to correct. Raises SnapshotExpired or PyMongoError.
+    fit, which an operator has to correct. Raises SnapshotExpired.
     """
     if repair:  # it cannot create a collection that the snapshot lacks
         await database[COUNTERS].create_index(ID)
@@ -66,7 +72,7 @@ async def check(database: Database, graph: Graph, *, repair: bool = False) -> Re
     while True:
         try:
             async with snapshot_session(database) as session:
-                return await _Check(database, graph, session, repair=repair).report()
+                return await _Check(database, graph, session, repair).report()
         except OperationFailure as error:
             attempts -= 1
             if error.code != SNAPSHOT_UNAVAILABLE or not attempts:
@@ -74,46 +80,39 @@ async def check(database: Database, graph: Graph, *, repair: bool = False) -> Re
         await asyncio.sleep(_PAUSE_SECONDS)
 
 
+@dataclass(frozen=True, slots=True)
 class _Check:
-    """A check in the snapshot of a session; each rule yields its violations."""
+    """A check in the snapshot of a session; each rule yields its violations, as lines."""
 
-    def __init__(
-        self,
-        database: Database,
-        graph: Graph,
-        session: AsyncIOMotorClientSession,
-        *,
-        repair: bool,
-    ) -> None:
-        self._database = database
-        self._graph = graph
-        self._session = session
-        self._repair = repair
+    database: Database
+    graph: Graph
+    session: AsyncIOMotorClientSession
+    repair: bool
 
     async def report(self) -> Report:
         """Return the violations of all rules."""
         records = {}
-        for resource in self._graph.values():
-            collection = self._database[resource.collection]
-            count = await collection.count_documents({}, session=self._session)
+        for resource in self.graph.values():
+            collection = self.database[resource.collection]
+            count = await collection.count_documents({}, session=self.session)
             records[resource.collection] = count
         return Report(records, [await _report(violations) for violations in self._rules()])
 
     def _rules(self) -> Iterator[AsyncIterator[str]]:
-        for resource in self._graph.values():
+        for resource in self.graph.values():
             yield self._wrong_counter(resource)
             yield self._unfit(resource)
             for link in linked(resource):
                 yield self._dangling(resource, link)
-        for tracked in tracked_links(self._graph):
+        for tracked in tracked_links(self.graph):
             yield self._overlapping(tracked)
 
     async def _wrong_counter(self, resource: ResourceType) -> AsyncIterator[str]:
         """Yield a line if the counter does not agree with the collection."""
-        counters, query = self._database[COUNTERS], {ID: resource.type}
-        stored = await counters.find_one(query, session=self._session) or IdCounter().fields
+        counters, query = self.database[COUNTERS], {ID: resource.type}
+        stored = await counters.find_one(query, session=self.session) or IdCounter().fields
         last = stored.get(LAST, 0)
-        right = await count_records(self._database, resource, last, self._session)
+        right = await count_records(self.database, resource, last, self.session)
         compared = right.fields if resource.subject is None else {LAST: right.last}  # some expire
         wrong = [
             f"{name} is {stored.get(name)} instead of {value}"
@@ -121,22 +120,22 @@ class _Check:
             if stored.get(name) != value
         ]
         if wrong:
-            if self._repair:
-                await _count_again(self._database, resource)
+            if self.repair:
+                await _count_again(self.database, resource)
             yield f"{COUNTERS}/{resource.type}: {', '.join(wrong)}"
 
     async def _unfit(self, resource: ResourceType) -> AsyncIterator[str]:
         """Yield the records that the validator of the collection would refuse."""
-        collection = self._database[resource.collection]
-        async for id_, names in misfits(collection, resource, self._session):
+        collection = self.database[resource.collection]
+        async for id_, names in misfits(collection, resource, self.session):
             yield f"{resource.collection}/{id_}: {names} does not fit the type"
 
     async def _dangling(self, resource: ResourceType, link: Link) -> AsyncIterator[str]:
         """Yield the records whose link leads to nothing."""
-        found = dangling_links(self._database, resource, link, self._graph, self._session)
+        found = dangling_links(self.database, resource, link, self.graph, self.session)
         async for dangling in found:
-            if self._repair:
-                await unlink(self._database, resource, link, dangling)
+            if self.repair:
+                await unlink(self.database, resource, link, dangling)
             for source, target in dangling:
                 reason = f"{link.name} is {target}, a {link.target} that does not exist"
                 yield f"{resource.collection}/{source}: {reason}"
@@ -150,10 +149,10 @@ class _Check:
             {"$setWindowFields": {**partition, "output": {"next": following}}},
             {"$match": {"next": {"$ne": None}, "$or": [{UNTIL: None}, is_later]}},
         ]
-        periods = self._database[tracked.periods.collection]
-        async for period in periods.aggregate(stages, session=self._session, allowDiskUse=True):
+        periods = self.database[tracked.periods.collection]
+        async for period in periods.aggregate(stages, session=self.session, allowDiskUse=True):
             end = period["next"][SINCE]
-            if self._repair:
+            if self.repair:
                 unended = {ID: period[ID], "$or": [{UNTIL: None}, {UNTIL: {"$gt": end}}]}
                 await periods.update_one(unended, {"$set": {UNTIL: end}})
             place = f"{tracked.source.collection}/{period[tracked.source_key]}"
@@ -176,3 +175,44 @@ async def _count_again(database: Database, resource: ResourceType) -> None:
         right = await count_records(database, resource, (stored or {}).get(LAST, 0))
         if await store_counter(database, resource, right, stored):
             return
+
+
+def linked(resource: ResourceType) -> Sequence[Link]:
+    """Return the links of a type that must not dangle: periods outlive their targets."""
+    return () if resource.read_only else resource.links
+
+
+async def dangling_links(
+    database: Database,
+    resource: ResourceType,
+    link: Link,
+    graph: Graph,
+    session: AsyncIOMotorClientSession | None = None,
+) -> AsyncIterator[DanglingLinks]:
+    """Yield the links of a type that lead to nothing, by ascending target, in lists."""
+    key, targets = link.foreign_key, graph[link.target].collection
+    stages: list[Stage] = [
+        {"$match": {key: {"$ne": None}}},
+        {"$lookup": {"from": targets, "localField": key, "foreignField": ID, "as": "found"}},
+        {"$match": {"found": []}},
+        {"$sort": {key: 1, ID: 1}},
+        {"$project": {key: True}},
+    ]
+    collection = database[resource.collection]
+    cursor = collection.aggregate(stages, session=session, allowDiskUse=True)
+    while records := await cursor.to_list(_MAX_UNLINKED):
+        yield [(record[ID], record[key]) for record in records]
+
+
+async def unlink(
+    database: Database, resource: ResourceType, link: Link, dangling: DanglingLinks
+) -> None:
+    """Remove the links that have not been changed since, as deletions of the targets would have."""
+    sources, targets = ({"$in": ids} for ids in zip(*dangling, strict=True))
+    fields: Stage = {link.foreign_key: None, VERSION: NEXT_VERSION}
+    if link.history:
+        fields |= {link.period_field: None, link.changed_field: "$$NOW"}
+        periods = {resource.type: sources, link.name: targets, UNTIL: None}
+        await database[link.history.collection].update_many(periods, [{"$set": {UNTIL: "$$NOW"}}])
+    query = {ID: sources, link.foreign_key: targets}
+    await database[resource.collection].update_many(query, [{"$set": fields}])

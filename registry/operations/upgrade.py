@@ -1,6 +1,7 @@
-"""The format of the stored data: its number, and the upgrade of data of format 1.
+"""The formats of the stored data: that of the service, with its upgrade, and that of mongod.
 
-The number is in the collection `registry`: `{_id: "format", version}`. Format 1 has none.
+The service stores the number of its own in the collection `registry`: `{_id: "format", version}`;
+format 1 has none.
 """
 
 import datetime
@@ -16,7 +17,7 @@ from registry.model.graph import Graph, TrackedLink, tracked_links
 from registry.model.implicit_attributes import SINCE, UNTIL
 from registry.model.record import ID, VERSION, Record
 from registry.model.resource_type import ResourceType
-from registry.operations.dangling_links import dangling_links, linked, unlink
+from registry.operations.consistency import dangling_links, linked, unlink
 from registry.program import StartError
 from registry.storage.counters import COUNTERS, LAST, count_records
 from registry.storage.indexes import drop_index
@@ -35,6 +36,10 @@ _QUERY = {ID: FORMAT_ID}
 
 _SECONDS = 86_400.0
 """The time limit of an upgrade, instead of that of the connection."""
+
+_CONFIRMED_FROM = 7
+"""The first major version of MongoDB that requires a confirmation to change the format of its data;
+6.0 refuses one."""
 
 
 async def upgrade(database: Database, graph: Graph) -> None:
@@ -202,3 +207,21 @@ async def _greatest(database: Database, collection: str, field: str) -> Any:
     """Return the greatest value of a field, 0 if there is none."""
     first = await database[collection].find_one({}, [field], sort=[(field, -1)])
     return (first or {}).get(field) or 0
+
+
+async def raise_format(database: Database) -> tuple[str, str]:
+    """Raise the format of the data of a mongod to its own; return both, such as 7.0, as they were.
+
+    MongoDB calls it the feature compatibility version. A mongod opens data in its own format and in
+    that of the major version before, and keeps it; once it is raised, earlier versions cannot open
+    the data. It may be repeated, also after an interruption. Raises PyMongoError.
+    """
+    admin = database.client.admin
+    own = (await admin.command("buildInfo"))["version"].rpartition(".")[0]
+    name = "featureCompatibilityVersion"
+    data = (await admin.command({"getParameter": 1, name: 1}))[name]["version"]
+    command: dict[str, Any] = {"setFeatureCompatibilityVersion": own}
+    if int(own.partition(".")[0]) >= _CONFIRMED_FROM:
+        command["confirm"] = True
+    await admin.command(command)
+    return own, data

@@ -1,4 +1,7 @@
-"""The servers of one process: of the application until cancelled, and of /metrics on a port."""
+"""The servers of one process: of the application until cancelled, and of /metrics on a port.
+
+While the application is served, what no event changes in the metrics is measured.
+"""
 
 import asyncio
 import gc
@@ -6,7 +9,9 @@ import resource
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from time import perf_counter, process_time
 from typing import NoReturn
 
 from registry.app import create_app
@@ -15,17 +20,30 @@ from registry.http.app_keys import NOTICE, REPOSITORY
 from registry.http.application import metrics_app
 from registry.http.server import Runner
 from registry.http.tls import Certificate
+from registry.metrics import (
+    CPU_SECONDS,
+    EVENT_LOOP_LAG,
+    LAST_BACKUP,
+    MEMORY,
+    REQUESTS_IN_PROGRESS,
+    WORKERS,
+    WORKERS_READY,
+)
 from registry.model.resource_type import InvalidDeclaration
 from registry.openapi.swagger_ui import swagger_ui_version
 from registry.processes.event_loop import ALL_ADDRESSES, FINISH_SECONDS, url_of
-from registry.processes.measuring import measured
 from registry.program import StartError
 from registry.settings import Settings, flag
+from registry.storage import Repository
 
 _OPEN_FILES = 10_240
 """The wanted limit of open files, mostly connections; macOS allows no more."""
 
 _FINISH_METRICS_SECONDS = 1.0
+
+_INTERVAL_SECONDS = 0.25
+
+_DATABASE_INTERVAL_SECONDS = 5.0
 
 
 async def serve(
@@ -55,7 +73,7 @@ async def serve(
         if certificate:
             # Instead of stopping, as without TLS.
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, certificate.reload)
-        async with measured(runner, app[REPOSITORY]):
+        async with _measured(runner, app[REPOSITORY]):
             announce(_announcement(settings, listener, app[NOTICE]))
             raise StartError(await failures.get())
     finally:
@@ -76,6 +94,49 @@ async def metrics_server(settings: Settings, listener: socket.socket | None) -> 
         yield
     finally:
         await runner.cleanup()
+
+
+@asynccontextmanager
+async def _measured(runner: Runner, repository: Repository) -> AsyncIterator[None]:
+    """Measure this process in the background until the end of the context."""
+    WORKERS.set(1)
+    tasks = [
+        asyncio.create_task(_measure_process(runner, repository)),
+        asyncio.create_task(_measure_database(repository)),
+    ]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+async def _measure_process(runner: Runner, repository: Repository) -> NoReturn:
+    cpu_seconds = 0.0
+    while True:
+        CPU_SECONDS.inc(process_time() - cpu_seconds)
+        cpu_seconds = process_time()
+        REQUESTS_IN_PROGRESS.set(runner.requests_in_progress)
+        repository.bulkheads.measure()
+        _measure_memory()
+        begin = perf_counter()
+        await asyncio.sleep(_INTERVAL_SECONDS)
+        # A timer of uvloop, which has a resolution of a millisecond, may be called too early.
+        EVENT_LOOP_LAG.observe(max(0.0, perf_counter() - begin - _INTERVAL_SECONDS))
+
+
+def _measure_memory() -> None:
+    with suppress(OSError):  # only Linux has it
+        _, pages, *_ = Path("/proc/self/statm").read_text().split()
+        MEMORY.set(int(pages) * resource.getpagesize())
+
+
+async def _measure_database(repository: Repository) -> NoReturn:
+    while True:
+        WORKERS_READY.set(await repository.is_available())
+        if (last_backup := await repository.last_backup()) is not None:
+            LAST_BACKUP.set(last_backup)
+        await asyncio.sleep(_DATABASE_INTERVAL_SECONDS)
 
 
 def _announcement(settings: Settings, listener: socket.socket, notice: str) -> str:

@@ -117,14 +117,16 @@ class GroupCommit:
         Otherwise the clients would form two groups that take turns: at 64 connections, a create
         would take 1.15 times the CPU time of the service and 1.6 times that of mongod. For an
         iteration of the event loop for each client at most: with few clients, or others in
-        between, waiting costs more than it saves.
+        between, waiting costs more than it saves. Before a large request, which takes much longer,
+        for the whole time.
         """
         awaited = min(len(self._waiting) + answered, GROUP_SIZE)
         end = time.monotonic() + _GATHERING_SECONDS
-        for _ in range(answered):
+        steps, pause = (10, _GATHERING_SECONDS / 10) if self._large else (answered, 0.0)
+        for _ in range(steps):
             if len(self._waiting) >= awaited or time.monotonic() > end:
                 return
-            await asyncio.sleep(0)
+            await asyncio.sleep(pause)
 
     def _next_group(self) -> list[WriteRequest]:
         """Remove and return the requests that share the next transaction, the oldest first."""

@@ -17,11 +17,12 @@ from registry.jsonapi.filtering import (
 from registry.jsonapi.pagination import sort_names
 from registry.jsonapi.query import (
     MAX_INCLUDE_STEPS,
+    SEARCH,
     TYPES,
     WITH_COUNT,
     QueryScope,
 )
-from registry.jsonapi.searching import SEARCH, searched_fields
+from registry.jsonapi.query_parser import searched_fields
 from registry.model.graph import Graph
 from registry.model.implicit_attributes import Moment
 from registry.model.record import MAX_ID

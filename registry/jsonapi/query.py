@@ -24,6 +24,9 @@ MAX_INCLUDE_STEPS = 3
 WITH_COUNT = "withCount"
 """The query parameter for the numbers of members of relationships."""
 
+SEARCH = "search"
+"""The field that `filter[search]` names. An attribute of this name has precedence."""
+
 AFTER, TYPES = "page[after]", "filter[type]"
 """The query parameters of the change feed."""
 

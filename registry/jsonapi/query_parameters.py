@@ -20,6 +20,7 @@ from registry.jsonapi.parameter_schemas import Variant
 from registry.jsonapi.query import (
     AFTER,
     MAX_INCLUDE_STEPS,
+    SEARCH,
     TYPES,
     WITH_COUNT,
     FeedQuery,
@@ -28,7 +29,6 @@ from registry.jsonapi.query import (
 )
 from registry.jsonapi.query_parser import FeedParser, QueryParser, unknown_parameter
 from registry.jsonapi.row_options import CREATE, KEY, REPLACE, RowOptions, RowOptionsParser
-from registry.jsonapi.searching import SEARCH
 from registry.model.attributes import Operator
 from registry.model.graph import Graph
 from registry.protocol import LARGEST_PAGE, LAST_EVENT_ID

@@ -5,10 +5,19 @@ from collections.abc import Collection, Iterable, Mapping, Set
 
 from registry.jsonapi.error_objects import ErrorCollector, quoted, unknown_type
 from registry.jsonapi.error_types import InvalidParameter
-from registry.jsonapi.filtering import Filter, parse_filter
+from registry.jsonapi.filtering import (
+    MAX_CONDITIONS,
+    MAX_PART_LENGTH,
+    AllOf,
+    AnyOf,
+    Condition,
+    Filter,
+    parse_filter,
+)
 from registry.jsonapi.pagination import BY_ID, MEMBERS, parse_page, parse_size, parse_sort
 from registry.jsonapi.query import (
     MAX_INCLUDE_STEPS,
+    SEARCH,
     WITH_COUNT,
     FeedQuery,
     Include,
@@ -16,9 +25,10 @@ from registry.jsonapi.query import (
     Query,
     QueryScope,
 )
-from registry.jsonapi.searching import SEARCH, parse_search
+from registry.model.attributes import Operator
 from registry.model.graph import Graph
-from registry.model.resource_type import client_names, subjects
+from registry.model.resource_field import ResourceField
+from registry.model.resource_type import ResourceType, client_names, subjects
 
 _PAGE = {name: f"page[{name}]" for name in MEMBERS}
 
@@ -35,6 +45,12 @@ def reject_parameters(names: Iterable[str]) -> None:
     for name in dict.fromkeys(names):
         errors.add(unknown_parameter(name))
     errors.raise_any()
+
+
+def searched_fields(resource: ResourceType) -> list[ResourceField]:
+    """Return the text attributes; what is computed from them has no other words."""
+    own = (each for each in resource.attributes.values() if each.is_own and not each.is_computed)
+    return [each for each in own if Operator.CONTAINS in each.kind.operators]
 
 
 class QueryParser:
@@ -70,7 +86,7 @@ class QueryParser:
         if SEARCH in resource.filterable:
             self.filter(parameter, value, SEARCH)
         else:
-            self._filters[parameter] = parse_search(parameter, value, resource)
+            self._filters[parameter] = _parse_search(parameter, value, resource)
 
     def fields(self, parameter: str, value: str, type_name: str) -> None:
         """Take the fields of a type, separated by commas (JSON:API 1.0, Sparse Fieldsets)."""
@@ -136,6 +152,31 @@ class FeedParser:
         """Return the query. Raises RequestError if any parameter is not valid."""
         self.errors.raise_any()
         return FeedQuery(self._types, self._after)
+
+
+def _parse_search(parameter: str, text: str, resource: ResourceType) -> Filter:
+    """Return the filter of a search; blanks separate words. Raises InvalidParameter."""
+    fields, words = searched_fields(resource), dict.fromkeys(text.split())
+    detail, most = "", MAX_CONDITIONS // max(1, len(fields))
+    if not fields:
+        detail = f"`{resource.type}` has no text attributes to search."
+    elif not words:
+        detail = "A search must have at least one word."
+    elif len(text) > MAX_PART_LENGTH:
+        detail = f"A search must have at most {MAX_PART_LENGTH} characters, not {len(text)}."
+    elif len(words) > most:
+        detail = f"A search of `{resource.type}` must have at most {most} words, not {len(words)}."
+    elif text != text.encode(errors="ignore").decode():
+        detail = "The value is not UTF-8."
+    if detail:
+        raise InvalidParameter(detail, parameter=parameter)
+    names = [each.stored_name for each in fields]
+    return AllOf(
+        tuple(
+            AnyOf(tuple(Condition(name, Operator.CONTAINS, word) for name in names))
+            for word in words
+        )
+    )
 
 
 def _steps_of(path: str, parameter: str) -> list[str]:

@@ -81,6 +81,9 @@ def test_a_long_pasted_list_is_asked_for_in_addresses_of_a_bounded_length(
     unknown = page.get_by_role("alert").filter(has_text=f"Not found: {names[1]}, {names[2]},")
     expect(unknown).to_contain_text("and 20 more names.")
     assert max(lengths) < 8_000
+    paste(page, "\n".join(f"N-{number}" for number in range(10_001)))
+    expect(page.get_by_text("Paste at most 10,000 names at once.")).to_be_visible()
+    expect(page.get_by_text("2 selected")).to_be_visible()
 
 
 def test_what_is_selected_is_assigned_and_that_is_undone(registry: Registry, visit: Visit) -> None:

@@ -5,7 +5,7 @@ import { api, arrived, Failure, isAborted } from "./api.js"
 import { announce } from "./dialogs.js"
 import { byId, h } from "./dom.js"
 import { follow } from "./feed.js"
-import { FindBox } from "./find.js"
+import { findBox } from "./find.js"
 import { bringFile, List } from "./list.js"
 import { currentPath, failed, markType, navigate, paste, recover, refresh, startRouter, tell } from "./router.js"
 import { counted } from "./texts.js"
@@ -35,13 +35,13 @@ function showTypes() {
   const found = types.filter((type) => type.writable)
   const names = found.map((type) => type.plural.toLowerCase()).join(", ")
   const pick = (/** @type {Type} */ type, /** @type {{ id: string }} */ { id }) => navigate(`${type.path}/${id}`)
-  const box = new FindBox(found, pick, {
+  const input = findBox(found, pick, {
     label: "Find",
     placeholder: `Find ${names}`,
     id: "find",
     onAll: (type, text) => navigate(type.path, new URLSearchParams({ "filter[search]": text })),
   })
-  byId("search").replaceChildren(box.element)
+  byId("search").replaceChildren(input.closest(".find") ?? input)
   byId("types").replaceChildren(...types.map((type) => h("a", { href: `#${type.path}` }, type.plural)))
   markType()
 }

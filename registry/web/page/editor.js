@@ -9,10 +9,7 @@ import { plain, shown } from "./values.js"
 
 /** @import { Card } from "./card.js" */
 
-/**
- * Return the form that edits the resource of a card.
- * @param {Card} card @param {() => void} onClose
- */
+/** Return the form that edits the resource of a card. @param {Card} card @param {() => void} onClose */
 export function editorOf(card, onClose) {
   const { shown: opened } = card
   /** @type {() => Promise<unknown>} */

@@ -46,86 +46,63 @@ async function search(type, filter, signal) {
 }
 
 /**
- * A box that finds resources (ARIA: combobox with a list box).
+ * Return the input of a box that finds resources (ARIA: combobox with a list box), which is around it.
  *
  * Enter opens the resource that is named exactly as typed, as barcode scanners need it, or else the chosen option.
+ * @param {Type[]} types
+ * @param {(type: Type, resource: Resource, name: string) => unknown} onPick
+ * @param {{
+ *   label: string, placeholder?: string, id?: string, onNew?: (type: Type, text: string) => unknown,
+ *   onAll?: (type: Type, text: string) => unknown,
+ * }} options onNew: creates what is not found. onAll: shows all that is found
  */
-export class FindBox {
+export function findBox(types, onPick, { label, placeholder = "", id = newId(), onNew, onAll }) {
+  const box = copy("find-box")
+  const [input] = box.querySelectorAll("input")
+  const [list] = box.querySelectorAll("ul")
+  const [status] = box.querySelectorAll("span")
   /** What can be chosen. @type {HTMLElement[]} */
-  #options = []
-  #chosen = -1
-  #searched = ""
-  #running = new AbortController()
-  element = copy("find-box")
-  input = /** @type {HTMLInputElement} */ (this.element.querySelector("input"))
-  #list = /** @type {HTMLElement} */ (this.element.querySelector("ul"))
-  #status = /** @type {HTMLElement} */ (this.element.querySelector("span"))
-
-  /**
-   * @param {Type[]} types
-   * @param {(type: Type, resource: Resource, name: string) => unknown} onPick
-   * @param {{
-   *   label: string, placeholder?: string, id?: string, onNew?: (type: Type, text: string) => unknown,
-   *   onAll?: (type: Type, text: string) => unknown,
-   * }} options onNew: creates what is not found. onAll: shows all that is found
-   */
-  constructor(types, onPick, { label, placeholder = "", id = newId(), onNew, onAll }) {
-    this.types = types
-    this.onPick = onPick
-    this.onNew = onNew
-    this.onAll = onAll
-    this.#list.id = newId()
-    this.#list.ariaLabel = this.input.ariaLabel = label
-    this.input.setAttribute("aria-controls", this.#list.id)
-    Object.assign(this.input, { id, placeholder })
-    this.input.addEventListener("input", () => this.#begin((signal) => this.#find(signal, WAIT_MS)))
-    this.input.addEventListener("keydown", (event) => this.#onKey(event))
-    this.input.addEventListener("blur", () => this.#open(false))
-    this.input.addEventListener("focus", () => this.#open(this.#options.length > 0 && this.#searched === this.#text))
-    this.#list.addEventListener("mousedown", (event) => event.preventDefault()) // the box keeps the focus
-  }
-
-  get #text() {
-    return this.input.value.trim()
-  }
+  let options = []
+  let chosen = -1
+  let searched = ""
+  let running = new AbortController()
+  const typed = () => input.value.trim()
 
   /** End the search that runs for another, and show why that fails. @param {(signal: AbortSignal) => unknown} search */
-  async #begin(search) {
-    this.#running.abort()
-    this.#running = new AbortController()
+  const begin = async (search) => {
+    running.abort()
+    running = new AbortController()
     try {
-      await search(this.#running.signal)
+      await search(running.signal)
     } catch (error) {
-      if (!isAborted(error)) this.#render([], /** @type {Error} */ (error).message)
+      if (!isAborted(error)) render([], /** @type {Error} */ (error).message)
     }
   }
 
-  /** Show what fits what is typed. @param {AbortSignal} signal @param {number} [wait] milliseconds for more letters */
-  async #find(signal, wait = 0) {
-    if (wait) await pause(wait, signal)
-    const text = this.#text
-    if (!text) return this.#render([])
+  /** Show what fits what is typed. @param {AbortSignal} signal */
+  const find = async (signal) => {
+    const text = typed()
+    if (!text) return render([])
     // An index finds texts by how they begin; to find a part of them, all are compared.
     const prefixed = await Promise.all(
-      this.types.map((type) => search(type, { filter: conditions(type, "prefix", text) }, signal)),
+      types.map((type) => search(type, { filter: conditions(type, "prefix", text) }, signal)),
     )
-    const first = this.types.flatMap((type, index) => this.#optionsOf(type, prefixed[index].found))
-    if (first.length > 0) this.#render(first)
-    const options = this.types.map(async (type, index) => {
+    const first = types.flatMap((type, index) => optionsOf(type, prefixed[index].found))
+    if (first.length > 0) render(first)
+    const all = types.map(async (type, index) => {
       const { found, total } = await search(type, { "filter[search]": text, "page[number]": "1" }, signal)
       const known = prefixed[index].found
       const others = found.filter(({ resource }) => !known.some((other) => other.resource.id === resource.id))
-      const shown = this.#optionsOf(type, [...known, ...others].slice(0, RESULTS_PER_TYPE))
-      const { onAll, onNew } = this
-      const all = `All ${countedOf(type, total)}`
-      if (onAll && total > shown.length) shown.push(this.#option(() => onAll(type, text), all))
+      const shown = optionsOf(type, [...known, ...others].slice(0, RESULTS_PER_TYPE))
+      const more = `All ${countedOf(type, total)}`
+      if (onAll && total > shown.length) shown.push(optionOf(() => onAll(type, text), more))
       // What is typed may have changed when this is chosen.
       const added = `New ${type.label.toLowerCase()} “${text}”…`
-      if (onNew) shown.push(this.#option((typed) => onNew(type, typed), added))
+      if (onNew) shown.push(optionOf((now) => onNew(type, now), added))
       return shown
     })
-    this.#render((await Promise.all(options)).flat(), "Nothing found")
-    this.#searched = text
+    render((await Promise.all(all)).flat(), "Nothing found")
+    searched = text
   }
 
   /**
@@ -133,103 +110,108 @@ export class FindBox {
    * @param {(text: string) => unknown} act called with what is typed then
    * @param {...Child} content
    */
-  #option(act, ...content) {
+  const optionOf = (act, ...content) => {
     const click = () => {
-      const text = this.#text
-      this.clear()
+      const text = typed()
+      clear()
       act(text)
     }
     return h("li", { role: "option", id: newId(), "aria-selected": "false", click }, ...content)
   }
 
   /** @param {Type} type @param {Found[]} found */
-  #optionsOf(type, found) {
-    const isMixed = this.types.length > 1
-    return found.map(({ resource, name, more }) => {
+  const optionsOf = (type, found) =>
+    found.map(({ resource, name, more }) => {
       const row = h("span", {}, h("bdi", {}, name), more && h("small", {}, h("bdi", {}, more)))
-      return this.#option(() => this.onPick(type, resource, name), row, isMixed && h("small", {}, type.label))
+      return optionOf(() => onPick(type, resource, name), row, types.length > 1 && h("small", {}, type.label))
     })
-  }
 
   /** @param {KeyboardEvent} event */
-  #onKey(event) {
+  const onKey = (event) => {
     const { key } = event
-    const isShown = this.input.value || this.#list.matches(":popover-open")
-    if (key === "Escape" && !isShown) return this.input.blur()
+    const isShown = input.value || list.matches(":popover-open")
+    if (key === "Escape" && !isShown) return input.blur()
     if (!["ArrowDown", "ArrowUp", "Escape", "Enter"].includes(key)) return
     event.preventDefault()
     event.stopPropagation()
     if (key === "Escape") {
-      this.clear()
-      this.input.dispatchEvent(new Event("input"))
-    } else if (key !== "Enter") this.#choose(this.#chosen + (key === "ArrowDown" ? 1 : -1))
-    else if (this.#chosen >= 0) this.#options[this.#chosen].click()
-    else this.#begin((signal) => this.#enter(signal))
+      clear()
+      input.dispatchEvent(new Event("input"))
+    } else if (key !== "Enter") choose(chosen + (key === "ArrowDown" ? 1 : -1))
+    else if (chosen >= 0) options[chosen].click()
+    else begin(enter)
   }
 
   /** Open what is named exactly as typed; otherwise only choose the first option. @param {AbortSignal} signal */
-  async #enter(signal) {
-    const text = this.#text
+  const enter = async (signal) => {
+    const text = typed()
     if (!text) return
-    const searches = this.types.map(async (type) => {
+    const searches = types.map(async (type) => {
       const { found } = await search(type, { filter: conditions(type, "eq", text) }, signal)
-      return this.#optionsOf(type, found)
+      return optionsOf(type, found)
     })
     const exact = (await Promise.all(searches)).flat()
     if (exact.length === 1) return exact[0].click()
-    if (this.#searched !== text) await this.#find(signal)
-    if (this.onNew && this.#options.length === 1) return this.#options[0].click()
-    this.#choose(0)
-    if (this.#options.length === 0) return
-    this.#status.textContent = "No exact match. Press Enter again to open the first result."
+    if (searched !== text) await find(signal)
+    if (onNew && options.length === 1) return options[0].click()
+    choose(0)
+    if (options.length > 0) status.textContent = "No exact match. Press Enter again to open the first result."
   }
 
   /**
    * Show options; the one that was chosen stays so.
-   * @param {HTMLElement[]} options @param {string} [note] shown if there are none
+   * @param {HTMLElement[]} next @param {string} [note] shown if there are none
    */
-  #render(options, note = "") {
-    this.#options = options
-    const isEmpty = options.length === 0
+  const render = (next, note = "") => {
+    options = next
+    const isEmpty = next.length === 0
     const empty = isEmpty && note ? [h("li", { role: "option", "aria-disabled": "true" }, note)] : []
-    this.#list.replaceChildren(...options, ...empty)
-    this.#status.textContent = isEmpty ? note : counted(options.length, "result")
-    this.#open(!isEmpty || empty.length > 0)
-    const chosen = this.#chosen
-    this.#chosen = -1
-    this.input.removeAttribute("aria-activedescendant")
-    if (chosen >= 0 && !isEmpty) this.#choose(Math.min(chosen, options.length - 1))
+    list.replaceChildren(...next, ...empty)
+    status.textContent = isEmpty ? note : counted(next.length, "result")
+    open(!isEmpty || empty.length > 0)
+    const before = chosen
+    chosen = -1
+    input.removeAttribute("aria-activedescendant")
+    if (before >= 0 && !isEmpty) choose(Math.min(before, next.length - 1))
   }
 
   /** @param {number} index of the option; beyond the ends, that at the other end */
-  #choose(index) {
-    const count = this.#options.length
-    if (count === 0) return
-    this.#open(true)
-    this.#chosen = (index + count) % count
-    const chosen = this.#options[this.#chosen]
-    for (const option of this.#options) option.ariaSelected = String(option === chosen)
-    this.input.setAttribute("aria-activedescendant", chosen.id)
-    chosen.scrollIntoView({ block: "nearest" })
+  const choose = (index) => {
+    if (options.length === 0) return
+    open(true)
+    chosen = (index + options.length) % options.length
+    for (const [position, option] of options.entries()) option.ariaSelected = String(position === chosen)
+    input.setAttribute("aria-activedescendant", options[chosen].id)
+    options[chosen].scrollIntoView({ block: "nearest" })
   }
 
   /** Forget what was typed and found. */
-  clear() {
-    this.#running.abort()
-    this.input.value = ""
-    this.#searched = ""
-    this.#render([])
+  const clear = () => {
+    running.abort()
+    input.value = searched = ""
+    render([])
   }
 
   /** Open the list while the box has the focus, or close it. @param {boolean} wants */
-  #open(wants) {
-    if (!this.input.isConnected) return
-    const isOpen = wants && document.activeElement === this.input
-    const { top, right, bottom, left } = this.input.getBoundingClientRect()
+  const open = (wants) => {
+    if (!input.isConnected) return
+    const isOpen = wants && document.activeElement === input
+    const { top, right, bottom, left } = input.getBoundingClientRect()
     const block = top + bottom > innerHeight ? `auto ${innerHeight - top}px` : `${bottom}px auto`
-    this.#list.style.setProperty("--block", block)
-    this.#list.style.setProperty("--inline", `${left}px ${innerWidth - right}px`)
-    this.#list.togglePopover(isOpen)
-    this.input.ariaExpanded = String(isOpen)
+    list.style.setProperty("--block", block)
+    list.style.setProperty("--inline", `${left}px ${innerWidth - right}px`)
+    list.togglePopover(isOpen)
+    input.ariaExpanded = String(isOpen)
   }
+
+  list.id = newId()
+  list.ariaLabel = input.ariaLabel = label
+  input.setAttribute("aria-controls", list.id)
+  Object.assign(input, { id, placeholder })
+  input.addEventListener("input", () => begin((signal) => pause(WAIT_MS, signal).then(() => find(signal))))
+  input.addEventListener("keydown", onKey)
+  input.addEventListener("blur", () => open(false))
+  input.addEventListener("focus", () => open(options.length > 0 && searched === typed()))
+  list.addEventListener("mousedown", (event) => event.preventDefault()) // the box keeps the focus
+  return input
 }

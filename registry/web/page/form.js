@@ -3,7 +3,7 @@
 import { api, Failure } from "./api.js"
 import { announce, askToLeave, openDialog } from "./dialogs.js"
 import { buttons, field, h, hasChanges, isChanged, newId, unlessBusy } from "./dom.js"
-import { FindBox } from "./find.js"
+import { findBox } from "./find.js"
 import { linkable, nameOf, typeOf } from "./types.js"
 import { controlFor, valueOf } from "./values.js"
 
@@ -64,15 +64,15 @@ export class Form {
   #addLink({ name, label, target }) {
     const pick = (/** @type {Type} */ _, /** @type {Resource} */ { id }, /** @type {string} */ text) => {
       this.#linked.set(name, { type: target, id })
-      box.input.value = text
-      box.input.setCustomValidity("")
+      input.value = text
+      input.setCustomValidity("")
     }
-    const box = new FindBox([typeOf(target)], pick, { label, placeholder: "Type to find…" })
-    box.input.addEventListener("input", () => {
+    const input = findBox([typeOf(target)], pick, { label, placeholder: "Type to find…" })
+    input.addEventListener("input", () => {
       this.#linked.delete(name)
-      box.input.setCustomValidity(box.input.value.trim() && "Choose one of the results, or leave this empty.")
+      input.setCustomValidity(input.value.trim() && "Choose one of the results, or leave this empty.")
     })
-    this.#add(name, label, box.input)
+    this.#add(name, label, input)
   }
 
   /** Return whether the form may close: nothing would be lost, or somebody agrees. */
@@ -205,13 +205,13 @@ export function chooseResource(title, name) {
       resolve({ type: name, id: found.id, name: nameOf(type, found) })
       dialog.close()
     }
-    const box = new FindBox([type], (_, resource) => answer(resource), {
+    const input = findBox([type], (_, resource) => answer(resource), {
       label: type.label,
       placeholder: "Type to find…",
       onNew: (_, text) => openCreation(type, { text, isSingle: true, onCreated: answer }),
     })
-    const dialog = openDialog(title, [field(type.label, box.input)])
+    const dialog = openDialog(title, [field(type.label, input)])
     dialog.addEventListener("close", () => resolve(null))
-    box.input.focus()
+    input.focus()
   })
 }

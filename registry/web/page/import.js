@@ -82,10 +82,10 @@ export function openImport(preferred, dropped) {
       return place.replaceChildren(alertOf(text))
     }
     const encoded = file.slice(0, file.size, `text/csv; charset=${charset.value}`)
-    const job = new Job(typeOf(kind.value), headers, encoded, stop.signal, (isBusy) => (controls.disabled = isBusy))
+    const job = jobOf(typeOf(kind.value), headers, encoded, stop.signal, (isBusy) => (controls.disabled = isBusy))
     const lines = h("bdi", {}, sample.slice(0, 3).join("\n").slice(0, MAX_SAMPLE))
     const preview = h("pre", { class: "scrolls", tabindex: "0", "aria-label": "First rows" }, lines)
-    place.replaceChildren(preview, job.element)
+    place.replaceChildren(preview, job)
   }
   controls.addEventListener("change", () => read())
   const help = ["Rows that are already stored remain."]
@@ -101,45 +101,26 @@ export function openImport(preferred, dropped) {
 /** @param {string} text */
 const alertOf = (text) => h("p", { role: "alert", class: "error" }, text)
 
-/** The choices for one file, its check and its import. */
-class Job {
-  #result = h("div", { role: "status", class: "result" })
-  #ignored = h("p", { class: "ignored" })
-  #key = h("select", { id: "import-key" })
-
-  /**
-   * @param {Type} type @param {string[]} headers @param {Blob} file @param {AbortSignal} signal
-   * @param {(isBusy: boolean) => void} onBusy
-   */
-  constructor(type, headers, file, signal, onBusy) {
-    this.type = type
-    this.headers = headers
-    this.file = file
-    this.signal = signal
-    this.onBusy = onBusy
-    const names = columnNames(type)
-    this.selects = headers.map((header, index) => {
-      const meant = columnFor(header, names)
-      const options = names.map((name) => new Option(labelOf(name), name, false, name === meant))
-      const change = () => this.#showKeys()
-      return h("select", { id: `import-${index}`, change }, new Option("Leave out", ""), ...options)
-    })
-    const rows = this.selects.map((select, index) => [
-      h("label", { for: select.id }, h("bdi", {}, headers[index] || NONE)),
-      select,
-    ])
-    const check = button("Check", () => this.#run(true), { class: "primary" })
-    const choices = [grid(["Column of the file", "Becomes"], rows), field("Identify existing rows by", this.#key)]
-    const outdated = { change: () => this.#result.replaceChildren() } // what was checked is no longer what is chosen
-    this.controls = h("fieldset", outdated, ...choices, buttons(this.#ignored, check))
-    this.element = h("div", {}, this.controls, this.#result)
-    this.#showKeys()
-  }
+/**
+ * Return the choices for one file, with its check and its import.
+ * @param {Type} type @param {string[]} headers @param {Blob} file @param {AbortSignal} signal
+ * @param {(isBusy: boolean) => void} onBusy
+ */
+function jobOf(type, headers, file, signal, onBusy) {
+  const result = h("div", { role: "status", class: "result" })
+  const ignored = h("p", { class: "ignored" })
+  const key = h("select", { id: "import-key" })
+  const names = columnNames(type)
+  const selects = headers.map((header, index) => {
+    const meant = columnFor(header, names)
+    const options = names.map((name) => new Option(labelOf(name), name, false, name === meant))
+    return h("select", { id: `import-${index}`, change: () => showKeys() }, new Option("Leave out", ""), ...options)
+  })
 
   /** Show what can identify a row, and what is left out. */
-  #showKeys() {
-    const { attributes, display } = this.type
-    const own = this.selects.map(({ value }) => value).filter((name) => name && !name.includes("."))
+  const showKeys = () => {
+    const { attributes, display } = type
+    const own = selects.map(({ value }) => value).filter((name) => name && !name.includes("."))
     const email = attributes.find(({ kind }) => kind === "email")
     const unique = attributes.filter((attribute) => attribute.unique).map(({ name }) => name)
     const chosen = [...unique, "id", email?.name, display?.name].find((name) => name && own.includes(name))
@@ -147,38 +128,37 @@ class Job {
     if (own.length > 1 && own.length < 5) {
       options.push(new Option(own.map(labelOf).join(" + "), own.join(","), false, !chosen))
     }
-    this.#key.replaceChildren(...options, new Option("Don't match; create every row", ""))
-    const ignored = this.headers.filter((_, index) => !this.selects[index].value)
-    this.#ignored.textContent = ignored.length > 0 ? `Left out: ${ignored.join(", ")}` : ""
+    key.replaceChildren(...options, new Option("Don't match; create every row", ""))
+    const left = headers.filter((_, index) => !selects[index].value)
+    ignored.textContent = left.length > 0 ? `Left out: ${left.join(", ")}` : ""
   }
 
   /** @returns {Query} */
-  get #query() {
-    const named = this.headers.map((header, index) => [`rows[map][${header}]`, this.selects[index].value])
-    const changed = named.filter(([, value], index) => value !== this.headers[index])
-    const key = this.#key.value ? { "rows[key]": this.#key.value } : { "rows[create]": "true" }
-    return { ...Object.fromEntries(changed), ...key }
+  const queryOf = () => {
+    const named = headers.map((header, index) => [`rows[map][${header}]`, selects[index].value])
+    const changed = named.filter(([, value], index) => value !== headers[index])
+    return { ...Object.fromEntries(changed), ...(key.value ? { "rows[key]": key.value } : { "rows[create]": "true" }) }
   }
 
   /**
    * Send the file, and show what the service tells.
    * @param {boolean} isDryRun @param {number} [total] how many rows there are
    */
-  async #run(isDryRun, total) {
+  const run = async (isDryRun, total) => {
     const bar = h("progress", { max: total, "aria-label": "Progress" })
     const words = h("p")
-    this.#show(bar, words)
-    this.onBusy((this.controls.disabled = true))
+    show(bar, words)
+    onBusy((controls.disabled = true))
     try {
-      const report = await this.#send(isDryRun, (rows) => {
+      const report = await send(isDryRun, (rows) => {
         if (total) bar.value = rows
         words.textContent = isDryRun ? `Checked ${counted(rows, "row")}.` : `Imported ${counted(rows, "row")}.`
       })
-      this.#tell(report, isDryRun)
+      tell(report, isDryRun)
     } catch (error) {
-      if (!isAborted(error)) this.#show(alertOf(/** @type {Error} */ (error).message))
+      if (!isAborted(error)) show(alertOf(/** @type {Error} */ (error).message))
     } finally {
-      this.onBusy((this.controls.disabled = false))
+      onBusy((controls.disabled = false))
     }
   }
 
@@ -186,12 +166,12 @@ class Job {
    * Send the file; return the report. Raises Failure, AbortError.
    * @param {boolean} isDryRun @param {(rows: number) => void} onProgress
    */
-  async #send(isDryRun, onProgress) {
+  const send = async (isDryRun, onProgress) => {
     /** @type {Report} */
     const report = { meta: { rows: 0, invalid: 0 }, errors: [], isComplete: false }
-    const headers = { "Content-Type": this.file.type, ...(isDryRun ? { Prefer: "tx=rollback" } : {}) }
-    const options = { query: this.#query, file: this.file, headers, signal: this.signal, seconds: 0, accept: "*/*" }
-    for await (const lines of piecesOf(await api.fetch("POST", this.type.path, options), "\n")) {
+    const sent = { "Content-Type": file.type, ...(isDryRun ? { Prefer: "tx=rollback" } : {}) }
+    const options = { query: queryOf(), file, headers: sent, signal, seconds: 0, accept: "*/*" }
+    for await (const lines of piecesOf(await api.fetch("POST", type.path, options), "\n")) {
       for (const { meta, errors = [] } of lines.map((line) => JSON.parse(line))) {
         report.meta = meta ?? report.meta
         report.isComplete = Boolean(meta?.complete)
@@ -203,7 +183,7 @@ class Job {
   }
 
   /** @param {Report} report @param {boolean} isDryRun */
-  #tell({ meta, errors, isComplete }, isDryRun) {
+  const tell = ({ meta, errors, isComplete }, isDryRun) => {
     const good = meta.rows - meta.invalid
     const counts = Object.entries(EFFECTS).flatMap(([effect, label]) =>
       Object.entries(meta[effect] ?? {}).map(([name, count]) => `${label}: ${countedOf(typeOf(name), Number(count))}.`),
@@ -212,21 +192,21 @@ class Job {
     const [first] = errors
     const invalid = meta.invalid > 0 ? `${counted(meta.invalid, "row")} cannot be imported. ` : ""
     const line = first?.source?.line ? `Line ${first.source.line}: ` : ""
-    const apply = button(`Import ${counted(good, "row")}`, () => this.#run(false, meta.rows), { class: "primary" })
+    const apply = button(`Import ${counted(good, "row")}`, () => run(false, meta.rows), { class: "primary" })
     const mayApply = isDryRun && isComplete && good > 0
-    const stopped = isDryRun || this.#key.value ? STOPPED : STOPPED_CREATING
-    this.#show(
+    const stopped = isDryRun || key.value ? STOPPED : STOPPED_CREATING
+    show(
       !isComplete && alertOf(stopped),
       h("p", { class: "done" }, [found, ...counts].join(" ")),
       first && h("p", { class: "error" }, invalid, line, readable(first.detail)),
       mayApply && buttons(apply),
-      first && this.#errors(errors),
+      first && tableOf(errors),
     )
     if (mayApply) apply.focus()
   }
 
   /** @param {ErrorObject[]} errors */
-  #errors(errors) {
+  const tableOf = (errors) => {
     const heads = ["Line", "Column", "Error"]
     const rows = errors.map(({ source, detail }) => [source?.line, source?.column, readable(detail)])
     const quoted = (/** @type {unknown} */ cell) => {
@@ -243,8 +223,19 @@ class Job {
   }
 
   /** @param {...Child} content */
-  #show(...content) {
-    this.#result.replaceChildren(h("div", {}, ...content))
-    this.#result.scrollIntoView({ block: "nearest" })
+  const show = (...content) => {
+    result.replaceChildren(h("div", {}, ...content))
+    result.scrollIntoView({ block: "nearest" })
   }
+
+  const rows = selects.map((select, index) => [
+    h("label", { for: select.id }, h("bdi", {}, headers[index] || NONE)),
+    select,
+  ])
+  const check = button("Check", () => run(true), { class: "primary" })
+  const choices = [grid(["Column of the file", "Becomes"], rows), field("Identify existing rows by", key)]
+  const outdated = { change: () => result.replaceChildren() } // what was checked is no longer what is chosen
+  const controls = h("fieldset", outdated, ...choices, buttons(ignored, check))
+  showKeys()
+  return h("div", {}, controls, result)
 }

@@ -5,7 +5,7 @@ import { button, buttons, h, show } from "./dom.js"
 import { askForFilter, chips } from "./filter.js"
 import { inTurn, later } from "./reads.js"
 import { address, navigate } from "./router.js"
-import { Selection } from "./selection.js"
+import { selectionOf } from "./selection.js"
 import { columnsOf, Table } from "./table.js"
 import { counted, number } from "./texts.js"
 import { countedLinks, countedOf, fieldsWithNames, mayWrite } from "./types.js"
@@ -49,9 +49,9 @@ export class List {
     this.columns = columnsOf(type, parent?.name)
     this.sort = state.get("sort") ?? (type.writable ? this.columns[0].sort : "") ?? ""
     const columns = this.columns.map((column) => ({ ...column, head: this.#heading(column) }))
-    this.selection = new Selection(type, path, this.filters)
+    this.selection = selectionOf(type, path, this.filters)
     this.table = new Table(type, mayWrite(type.name) ? [this.selection.column, ...columns] : columns)
-    this.selection.table = this.table
+    this.selection.attach(this.table)
     const take = button("Download CSV", () => this.#download(take))
     this.tools = [this.#sortBox(), button("Filter", () => this.#chooseFilter()), take]
     const bring = button("Import CSV", () => bringFile(type))
@@ -145,8 +145,7 @@ export class List {
     const newest = button(text, () => this.#navigate({ sort: "-id" }), { class: "newer" })
     show(this.#newer, added > 0 && newest)
     this.#count.textContent = countedOf(this.type, total)
-    this.selection.total = total
-    this.selection.render()
+    this.selection.render(total)
   }
 
   /** @param {Change[]} changes */

@@ -13,138 +13,107 @@ import { countedOf, linkable, nameOf } from "./types.js"
 const MAX_SELECTED = 10_000
 const MAX_TOLD = 100
 
-export class Selection {
+/**
+ * Return what is selected in the table of a collection: the column with the boxes, and the element with what can be
+ * done. attach: called once with the table. render: called whenever its rows, or their total number, have changed.
+ * @param {Type} type @param {string} path of the collection @param {Query} filters those in force
+ */
+export function selectionOf(type, path, filters) {
   /** @type {Set<string>} */
-  #ids = new Set()
+  let selected = new Set()
   /** @type {Failures} */
-  #failures = new Map()
+  let failures = new Map()
   /** The box that was used last. @type {HTMLInputElement | null} */
-  #anchor = null
-  #all = h("input", { type: "checkbox", "aria-label": "Select all", change: () => this.#selectShown() })
-  element = h("div", { class: "selection", role: "group", "aria-label": "Selection", hidden: true })
+  let anchor = null
+  /** @type {Table | null} */
+  let table = null
+  let matching = 0
+  const all = h("input", { type: "checkbox", "aria-label": "Select all", change: () => set(boxes(), all.checked) })
+  const element = h("div", { class: "selection", role: "group", "aria-label": "Selection", hidden: true })
 
-  /** @param {Type} type @param {string} path of the collection @param {Query} filters those in force */
-  constructor(type, path, filters) {
-    this.type = type
-    this.path = path
-    this.filters = filters
-    /** How many resources match; unknown until they are counted. */
-    this.total = 0
-    /** The table with the boxes. @type {Table | null} */
-    this.table = null
-  }
-
-  /** The column with the boxes. @returns {Column} */
-  get column() {
-    const click = (/** @type {MouseEvent} */ { currentTarget, shiftKey, detail }) => {
-      const box = /** @type {HTMLInputElement} */ (currentTarget)
-      this.#use(box, box.checked, shiftKey && detail > 0)
-    }
-    const keydown = (/** @type {KeyboardEvent} */ event) => {
-      if (event.key !== " " || !event.shiftKey) return
-      event.preventDefault()
-      const box = /** @type {HTMLInputElement} */ (event.currentTarget)
-      this.#use(box, !box.checked, true)
-    }
-    const cell = (/** @type {Resource} */ resource) => {
-      const name = `Select ${nameOf(this.type, resource)}`
-      return h("input", { type: "checkbox", "aria-label": name, value: resource.id, click, keydown })
-    }
-    const head = h("th", { role: "columnheader", scope: "col", class: "select" }, this.#all)
-    return { name: "", label: "", kind: "select", head, cell }
-  }
-
-  get #boxes() {
+  const boxes = () => {
     /** @type {NodeListOf<HTMLInputElement> | undefined} */
-    const boxes = this.table?.element.querySelectorAll("tbody input:enabled")
-    return [...(boxes ?? [])]
+    const found = table?.element.querySelectorAll("tbody input:enabled")
+    return [...(found ?? [])]
+  }
+
+  /** @param {HTMLInputElement[]} boxes @param {boolean} isChecked */
+  const set = (boxes, isChecked) => {
+    for (const { value } of boxes) isChecked ? selected.add(value) : selected.delete(value)
+    render()
   }
 
   /**
    * Select a box, or not.
-   * @param {HTMLInputElement} box @param {boolean} isChecked
+   * @param {EventTarget | null} target the box @param {boolean} isChecked
    * @param {boolean} isRange whether also those between it and the one that was used last
    */
-  #use(box, isChecked, isRange) {
-    const boxes = this.#boxes
-    const end = boxes.indexOf(box)
-    const start = isRange ? boxes.findIndex((other) => other === this.#anchor) : end
-    this.#set(start < 0 ? [box] : boxes.slice(Math.min(start, end), Math.max(start, end) + 1), isChecked)
-    this.#anchor = box
+  const use = (target, isChecked, isRange) => {
+    const box = /** @type {HTMLInputElement} */ (target)
+    const shown = boxes()
+    const end = shown.indexOf(box)
+    const start = isRange ? shown.findIndex((other) => other === anchor) : end
+    set(start < 0 ? [box] : shown.slice(Math.min(start, end), Math.max(start, end) + 1), isChecked)
+    anchor = box
   }
 
-  /** @param {HTMLInputElement[]} boxes @param {boolean} isChecked */
-  #set(boxes, isChecked) {
-    for (const { value } of boxes) isChecked ? this.#ids.add(value) : this.#ids.delete(value)
-    this.render()
+  const click = (/** @type {MouseEvent} */ { currentTarget, shiftKey, detail }) =>
+    use(currentTarget, /** @type {HTMLInputElement} */ (currentTarget).checked, shiftKey && detail > 0)
+  const keydown = (/** @type {KeyboardEvent} */ event) => {
+    if (event.key !== " " || !event.shiftKey) return
+    event.preventDefault()
+    use(event.currentTarget, !(/** @type {HTMLInputElement} */ (event.currentTarget).checked), true)
   }
 
-  #selectShown() {
-    this.#set(this.#boxes, this.#all.checked)
-  }
-
-  /** Show what is selected, and what can be done to it. */
-  render() {
-    const [{ type }, count, boxes] = [this, this.#ids.size, this.#boxes]
-    for (const box of boxes) {
-      box.checked = this.#ids.has(box.value)
-      const [row, reason] = [box.closest("tr"), this.#failures.get(box.value)]
+  /** Show what is selected, and what can be done to it. @param {number} [total] how many match, if that was counted */
+  const render = (total = matching) => {
+    matching = total
+    const [count, shown, links] = [selected.size, boxes(), linkable(type)]
+    for (const box of shown) {
+      box.checked = selected.has(box.value)
+      const [row, reason] = [box.closest("tr"), failures.get(box.value)]
       row?.querySelector(".reason")?.remove()
       if (reason && box.checked) row?.querySelector(".name")?.append(h("small", { class: "reason" }, reason))
     }
-    const chosen = boxes.filter((box) => box.checked).length
-    this.#all.checked = chosen > 0 && chosen === boxes.length
-    this.#all.indeterminate = chosen > 0 && chosen < boxes.length
-    this.element.hidden = count === 0
-    const links = linkable(type)
-    const isSole = links.length === 1
-    const hasMore = this.total > count && this.total <= MAX_SELECTED
-    const matching = `Select all ${number(this.total)} that match`
+    const chosen = shown.filter((box) => box.checked).length
+    all.checked = chosen > 0 && chosen === shown.length
+    all.indeterminate = chosen > 0 && chosen < shown.length
+    element.hidden = count === 0
+    const suffix = (/** @type {Relationship} */ link) => (links.length > 1 ? ` ${link.label.toLowerCase()}` : "")
+    const hasMore = total > count && total <= MAX_SELECTED
     show(
-      this.element,
+      element,
       h("strong", { role: "status" }, `${number(count)} selected`),
-      hasMore && button(matching, () => this.#selectMatching(), { class: "quiet" }),
+      hasMore && button(`Select all ${number(total)} that match`, selectMatching, { class: "quiet" }),
       ...links.flatMap((link) => [
-        button(isSole ? "Assign to…" : `Assign ${link.label.toLowerCase()}…`, () =>
-          this.#act((bulk, ids) => bulk.assign(type, ids, link)),
-        ),
-        button(isSole ? "Unassign" : `Unassign ${link.label.toLowerCase()}`, () =>
-          this.#act((bulk, ids) => bulk.unassign(type, ids, link)),
-        ),
+        button(`Assign${suffix(link) || " to"}…`, () => act((bulk, ids) => bulk.assign(type, ids, link))),
+        button(`Unassign${suffix(link)}`, () => act((bulk, ids) => bulk.unassign(type, ids, link))),
       ]),
-      button("Set attribute", () => this.#act((bulk, ids) => bulk.setAttribute(type, ids))),
-      button("Delete", () => this.#act((bulk, ids) => bulk.remove(type, ids)), { class: "danger" }),
-      button("Select none", () => this.#clear(), { class: "quiet" }),
+      button("Set attribute", () => act((bulk, ids) => bulk.setAttribute(type, ids))),
+      button("Delete", () => act((bulk, ids) => bulk.remove(type, ids)), { class: "danger" }),
+      button("Select none", () => keep(new Map()), { class: "quiet" }),
     )
   }
 
-  #clear() {
-    this.#ids.clear()
-    this.#failures.clear()
-    this.render()
-  }
-
   /** Select all resources that the filters match. */
-  async #selectMatching() {
-    const query = { ...this.filters, [`fields[${this.type.name}]`]: "" }
-    for (const { id } of await api.list(this.path, query, MAX_SELECTED)) this.#ids.add(id)
-    this.render()
+  const selectMatching = async () => {
+    const query = { ...filters, [`fields[${type.name}]`]: "" }
+    for (const { id } of await api.list(path, query, MAX_SELECTED)) selected.add(id)
+    render()
   }
 
-  /**
-   * Select the resources that have these names, and tell which names nobody has.
-   * @param {string} text with a name in each line
-   */
-  async paste(text) {
-    const { display, path } = this.type
+  /** Select the resources with these names, and tell which names nobody has. @param {string} text lines of names */
+  const paste = async (text) => {
+    const { display } = type
     const lines = text.split(/\r?\n/).map((line) => line.split("\t")[0].trim())
-    const names = [...new Set(lines.filter(Boolean))].slice(0, MAX_SELECTED)
+    const names = [...new Set(lines.filter(Boolean))]
     if (!display || names.length < 2) return
+    if (names.length > MAX_SELECTED) throw new Error(`Paste at most ${number(MAX_SELECTED)} names at once.`)
     const { findNamed } = await arrived(import("./operations.js"))
-    const found = await findNamed(this.type, path, names, MAX_SELECTED)
-    for (const { id } of found) this.#ids.add(id)
-    this.render()
-    if (found.length === MAX_SELECTED) return announce(`Only ${countedOf(this.type, MAX_SELECTED)} are selected.`)
+    const found = await findNamed(type, type.path, names, MAX_SELECTED)
+    for (const { id } of found) selected.add(id)
+    render()
+    if (found.length === MAX_SELECTED) return announce(`Only ${countedOf(type, MAX_SELECTED)} are selected.`)
     const known = new Set(found.map(({ attributes }) => attributes[display.name]))
     const unknown = names.filter((name) => !known.has(name))
     const more = unknown.length > MAX_TOLD ? ` and ${counted(unknown.length - MAX_TOLD, "more name")}` : ""
@@ -154,27 +123,35 @@ export class Selection {
   }
 
   /**
-   * Do something to all that is selected, and keep what failed.
+   * Do something to all that is selected, keep what failed, and show why.
    * @param {(actions: typeof import("./bulk.js"), ids: string[]) => Promise<Failures | null>} action
    */
-  async #act(action) {
-    const failures = await action(await arrived(import("./bulk.js")), [...this.#ids])
-    if (failures) await this.#keep(failures)
-  }
-
-  /** Keep selected what failed, and show why. @param {Failures} failures */
-  async #keep(failures) {
-    this.#ids = new Set(failures.keys())
-    this.#failures = failures
-    this.render()
-    if (failures.size > 0) {
-      const names = new Map(this.table?.resources.map((resource) => [resource.id, nameOf(this.type, resource)]))
-      const named = [...failures].slice(0, MAX_TOLD)
-      const rows = named.map(([id, reason]) => [names.get(id) ?? `${this.type.label} ${id}`, reason])
-      openDialog(`${countedOf(this.type, failures.size)} could not be changed`, [
-        grid([this.type.label, "Error"], rows),
-      ])
+  const act = async (action) => {
+    const failed = await action(await arrived(import("./bulk.js")), [...selected])
+    if (!failed) return
+    keep(failed)
+    if (failed.size > 0) {
+      const names = new Map(table?.resources.map((resource) => [resource.id, nameOf(type, resource)]))
+      const told = [...failed].slice(0, MAX_TOLD)
+      const rows = told.map(([id, reason]) => [names.get(id) ?? `${type.label} ${id}`, reason])
+      openDialog(`${countedOf(type, failed.size)} could not be changed`, [grid([type.label, "Error"], rows)])
     }
     await refresh()
   }
+
+  /** Keep only these selected. @param {Failures} failed */
+  const keep = (failed) => {
+    selected = new Set(failed.keys())
+    failures = failed
+    render()
+  }
+
+  /** @param {Resource} resource */
+  const cell = (resource) => {
+    const name = `Select ${nameOf(type, resource)}`
+    return h("input", { type: "checkbox", "aria-label": name, value: resource.id, click, keydown })
+  }
+  const head = h("th", { role: "columnheader", scope: "col", class: "select" }, all)
+  const attach = (/** @type {Table} */ shown) => (table = shown)
+  return { column: { name: "", label: "", kind: "select", head, cell }, element, attach, render, paste }
 }

@@ -199,7 +199,10 @@ class Plan:
         position: Position = END,
         offset: int = 0,
     ) -> list[Record]:
-        """Return the first records that satisfy conditions, after a position and an offset."""
+        """Return the first records that satisfy conditions, after a position and an offset.
+
+        offset: from the beginning of the order, or from a position in the order of the ids.
+        """
         records: list[Record] = []
         for following, bounds in ranges(order, position):
             if (left := size - len(records)) > 0:

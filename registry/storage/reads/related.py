@@ -86,9 +86,8 @@ class RelatedPlan(Plan):
 
     async def _page(self, order: Order, size: int, position: Position, offset: int) -> list[Record]:
         records: list[Record] = []
-        async with aclosing(
-            self._batches(order, position, min(offset + size, MAX_BATCH))
-        ) as batches:
+        needed = min(offset + size, MAX_BATCH)
+        async with aclosing(self._batches(order, position, needed)) as batches:
             async for batch in batches:
                 records += batch[offset:]
                 offset = max(0, offset - len(batch))
@@ -194,7 +193,7 @@ class RelatedOrder:
     ) -> None:
         self._plan = plan
         self._name, self._foreign_key = relationship.name, relationship.foreign_key
-        self._order, self._own = order, order[-1:]
+        self._own = order[-1:]
         parts = [
             part.part
             for part in filters

@@ -218,12 +218,17 @@ class CompoundStream:
         The same as reading `primary` and `included`, in less time.
         """
         included: dict[str, list[Record]] = defaultdict(list)
-        self._keep(self._path_ends[self._start].type, records)
+        shown = None if self._query.include is None else included
+        resource_type = self._path_ends[self._start].type
+        if not self._query.include:
+            await self._count(resource_type, records)
+            return Compound(self._relationships, shown)
+        self._keep(resource_type, records)
         for path, end in self._path_ends.items():
             if path == self._start:
                 while records and self.is_kept:
                     part, records = await self._next_part(end, records)
-                    if part and path and self._query.include:  # the primary data are identifiers
+                    if part and path:  # the primary data are identifiers
                         included[end.type.type] += part.records
             for ids in self._linked_chunks(path, end):
                 rest: Sequence[Record] = await self._read(end.type, ids)
@@ -233,7 +238,6 @@ class CompoundStream:
                         included[end.type.type] += part.records
             if not self.is_kept:
                 return None
-        shown = None if self._query.include is None else included
         return Compound(self._relationships, shown)
 
     def _linked_chunks(self, path: IncludePath, end: PathEnd) -> Iterator[list[int]]:
@@ -270,10 +274,10 @@ class CompoundStream:
 
     async def _count(self, resource_type: ResourceType, records: Sequence[Record]) -> None:
         """Add the numbers of members that resources show."""
-        for name in self._query.counts.get(resource_type.type, ()):
-            ids = [record[ID] for record in records]
+        ids = [record[ID] for record in records]
+        for name in self._query.counts.get(resource_type.type, ()) if ids else ():
             counts = await self._snapshot.count_members(resource_type.relationships[name], ids)
-            self._counts[resource_type.type][name] |= {**dict.fromkeys(ids, 0), **counts}
+            self._counts[resource_type.type][name] |= {id_: counts.get(id_, 0) for id_ in ids}
 
     async def _link(self, end: PathEnd, records: Sequence[Record]) -> bool:
         """Add the linkage of resources; return whether it fits into one part.

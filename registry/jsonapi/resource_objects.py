@@ -175,15 +175,15 @@ def _to_many(
     related = f'/relationships/{name}","related":"{path}/'
     for id_ in ids:
         to, count = linked.get(id_, _NOT_SHOWN), counted.get(id_)
-        if to is _NOT_SHOWN and count is None:
-            yield ""
-            continue
         links = f"{start}{id_}{related}{id_}{end}"
         if isinstance(to, FirstPage):
             links = _links_of_pages(relationship, to, orjson.loads(links))
-        data = "" if to is _NOT_SHOWN else f'"data":{linkage(relationship.target, to)},'
         meta = "" if count is None else f',"meta":{{"count":{count}}}'
-        yield f'"{name}":{{{data}"links":{links}{meta}}}'
+        if to is not _NOT_SHOWN:
+            data = linkage(relationship.target, to)
+            yield f'"{name}":{{"data":{data},"links":{links}{meta}}}'
+        else:
+            yield f'"{name}":{{"links":{links}{meta}}}' if meta else ""
 
 
 def _links_of_pages(relationship: Relationship, shown: FirstPage, links: Mapping[str, str]) -> str:

@@ -130,11 +130,17 @@ class Snapshot:
         stages: list[Stage] = [
             {"$match": {foreign_key: {"$gte": first, "$lte": last} if is_dense else {"$in": ids}}},
             {"$group": {ID: f"${foreign_key}", "count": {"$sum": 1}}},
+            # Two arrays take half the time of the client that a document for each resource takes.
+            {"$group": {ID: None, "ids": {"$push": f"${ID}"}, "counts": {"$push": "$count"}}},
         ]
         # They may have any number of members, and the response may have begun.
         async with self.reads.bulkheads.heavy_requests.slot(is_refusable=False):
-            counts = await self._aggregate(target, stages)
-        return {count[ID]: count["count"] for count in counts}
+            found = await self._aggregate(target, stages)
+        return {
+            id_: count
+            for each in found  # none or one
+            for id_, count in zip(each["ids"], each["counts"], strict=True)
+        }
 
     async def member_ids(self, relationship: Relationship, id_: int) -> AsyncGenerator[list[int]]:
         """Yield the ids of all members of one resource, ascending, in chunks.

@@ -44,13 +44,13 @@ _TRACE = re.compile(
 
 _KEY = web.RequestKey("request_id", str)
 
-_DIGEST_DIGITS, _CHECK_DIGITS = 24, 8
+_DIGEST_DIGITS = 24
 GZIP_SUFFIX = "-gzip"
 """Ends the tag of a response that is compressed: strong tags of different content codings differ
 (RFC 9110, 8.8.3.3). For `If-Match`, both are tags of the same version of a resource."""
 
 _RESOURCE_TAG = re.compile(
-    rf"(0|[1-9][0-9]{{0,17}})-([0-9a-f]{{{_DIGEST_DIGITS}}})-([0-9a-f]{{{_CHECK_DIGITS}}})"
+    rf"(0|[1-9][0-9]{{0,17}})-([0-9a-f]{{{_DIGEST_DIGITS}}})-([0-9a-f]{{8}})"
     rf"(?:{GZIP_SUFFIX})?",
     re.ASCII,
 )
@@ -111,7 +111,7 @@ def make_etag(
 
 def _check(resource: ResourceType, id_: int, version: int, digest: str) -> str:
     text = f"{resource.type}/{id_}/{version}-{digest}"
-    return f"{crc32(text.encode()):0{_CHECK_DIGITS}x}"
+    return f"{crc32(text.encode()):08x}"
 
 
 def preconditions(

@@ -27,7 +27,7 @@ from registry.http.views.site import SlashView
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.storage.bulkheads import Bulkheads
-from registry.storage.counters import COUNTERS, count_records, store_counter
+from registry.storage.counters import recount
 from registry.storage.repository import Repository
 
 MEDIA_TYPE = "application/vnd.api+json"
@@ -310,9 +310,7 @@ def to_many(*ids: str, type: str = "computer") -> dict[str, Any]:  # noqa: A002 
 async def set_counters(database: Database) -> None:
     """Let the counters agree with what a test has stored or removed beside the service."""
     for resource in Graph(RESOURCES).values():
-        stored = await database[COUNTERS].find_one({"_id": resource.type})
-        counted = await count_records(database, resource, (stored or {}).get("last", 0))
-        assert await store_counter(database, resource, counted, stored)
+        assert await recount(database, resource)
 
 
 async def stored_records(database: Database) -> list[Any]:

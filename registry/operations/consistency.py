@@ -6,7 +6,7 @@ The service may be writing during a repair, which keeps whatever was written sin
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from motor.motor_asyncio import AsyncIOMotorClientSession
 from pymongo.errors import OperationFailure
@@ -15,7 +15,7 @@ from registry.model.graph import Graph, TrackedLink, tracked_links
 from registry.model.implicit_attributes import SINCE, UNTIL
 from registry.model.record import ID, VERSION
 from registry.model.resource_type import Link, ResourceType
-from registry.storage.counters import COUNTERS, LAST, IdCounter, count_records, store_counter
+from registry.storage.counters import COUNTERS, LAST, IdCounter, count_records, recount
 from registry.storage.mongo.mongo_client import Database, snapshot_session
 from registry.storage.mongo.read_commands import SNAPSHOT_UNAVAILABLE
 from registry.storage.records import NEXT_VERSION, Stage
@@ -33,9 +33,6 @@ _PAUSE_SECONDS = 0.1
 
 _MAX_UNLINKED = 1_000
 """Links per command that removes them."""
-
-DanglingLinks: TypeAlias = Sequence[tuple[Any, Any]]
-"""The id of each record, and the one in its link, which no target has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,17 +89,16 @@ class _Check:
     async def report(self) -> Report:
         """Return the violations of all rules."""
         records = {}
-        for resource in self.graph.values():
-            collection = self.database[resource.collection]
-            count = await collection.count_documents({}, session=self.session)
-            records[resource.collection] = count
+        for name in (resource.collection for resource in self.graph.values()):
+            records[name] = await self.database[name].count_documents({}, session=self.session)
         return Report(records, [await _report(violations) for violations in self._rules()])
 
     def _rules(self) -> Iterator[AsyncIterator[str]]:
         for resource in self.graph.values():
             yield self._wrong_counter(resource)
             yield self._unfit(resource)
-            for link in linked(resource):
+        for resource in self.graph.writable:  # periods outlive their targets
+            for link in resource.links:
                 yield self._dangling(resource, link)
         for tracked in tracked_links(self.graph):
             yield self._overlapping(tracked)
@@ -111,8 +107,7 @@ class _Check:
         """Yield a line if the counter does not agree with the collection."""
         counters, query = self.database[COUNTERS], {ID: resource.type}
         stored = await counters.find_one(query, session=self.session) or IdCounter().fields
-        last = stored.get(LAST, 0)
-        right = await count_records(self.database, resource, last, self.session)
+        right = await count_records(self.database, resource, stored.get(LAST, 0), self.session)
         compared = right.fields if resource.subject is None else {LAST: right.last}  # some expire
         wrong = [
             f"{name} is {stored.get(name)} instead of {value}"
@@ -120,8 +115,9 @@ class _Check:
             if stored.get(name) != value
         ]
         if wrong:
-            if self.repair:
-                await _count_again(self.database, resource)
+            attempts = _ATTEMPTS if self.repair else 0
+            while attempts and not await recount(self.database, resource):
+                attempts -= 1
             yield f"{COUNTERS}/{resource.type}: {', '.join(wrong)}"
 
     async def _unfit(self, resource: ResourceType) -> AsyncIterator[str]:
@@ -136,7 +132,7 @@ class _Check:
         async for dangling in found:
             if self.repair:
                 await unlink(self.database, resource, link, dangling)
-            for source, target in dangling:
+            for source, target in dangling.items():
                 reason = f"{link.name} is {target}, a {link.target} that does not exist"
                 yield f"{resource.collection}/{source}: {reason}"
 
@@ -153,7 +149,7 @@ class _Check:
         async for period in periods.aggregate(stages, session=self.session, allowDiskUse=True):
             end = period["next"][SINCE]
             if self.repair:
-                unended = {ID: period[ID], "$or": [{UNTIL: None}, {UNTIL: {"$gt": end}}]}
+                unended = {ID: period[ID], UNTIL: {"$not": {"$lte": end}}}
                 await periods.update_one(unended, {"$set": {UNTIL: end}})
             place = f"{tracked.source.collection}/{period[tracked.source_key]}"
             yield f"{place}: {tracked.periods.type} {period[ID]} overlaps {period['next'][ID]}"
@@ -168,28 +164,14 @@ async def _report(violations: AsyncIterator[str]) -> RuleReport:
     return RuleReport(total, listed)
 
 
-async def _count_again(database: Database, resource: ResourceType) -> None:
-    """Count the collection, unless a service writes to the counter each time meanwhile."""
-    for _attempt in range(_ATTEMPTS):
-        stored = await database[COUNTERS].find_one({ID: resource.type})
-        right = await count_records(database, resource, (stored or {}).get(LAST, 0))
-        if await store_counter(database, resource, right, stored):
-            return
-
-
-def linked(resource: ResourceType) -> Sequence[Link]:
-    """Return the links of a type that must not dangle: periods outlive their targets."""
-    return () if resource.read_only else resource.links
-
-
 async def dangling_links(
     database: Database,
     resource: ResourceType,
     link: Link,
     graph: Graph,
     session: AsyncIOMotorClientSession | None = None,
-) -> AsyncIterator[DanglingLinks]:
-    """Yield the links of a type that lead to nothing, by ascending target, in lists."""
+) -> AsyncIterator[Mapping[Any, Any]]:
+    """Yield the links that lead to nothing, in parts: the id in the link by that of its record."""
     key, targets = link.foreign_key, graph[link.target].collection
     stages: list[Stage] = [
         {"$match": {key: {"$ne": None}}},
@@ -201,14 +183,14 @@ async def dangling_links(
     collection = database[resource.collection]
     cursor = collection.aggregate(stages, session=session, allowDiskUse=True)
     while records := await cursor.to_list(_MAX_UNLINKED):
-        yield [(record[ID], record[key]) for record in records]
+        yield {record[ID]: record[key] for record in records}
 
 
 async def unlink(
-    database: Database, resource: ResourceType, link: Link, dangling: DanglingLinks
+    database: Database, resource: ResourceType, link: Link, dangling: Mapping[Any, Any]
 ) -> None:
     """Remove the links that have not been changed since, as deletions of the targets would have."""
-    sources, targets = ({"$in": ids} for ids in zip(*dangling, strict=True))
+    sources, targets = {"$in": [*dangling]}, {"$in": [*dangling.values()]}
     fields: Stage = {link.foreign_key: None, VERSION: NEXT_VERSION}
     if link.history:
         fields |= {link.period_field: None, link.changed_field: "$$NOW"}

@@ -17,7 +17,7 @@ from registry.model.graph import Graph, TrackedLink, tracked_links
 from registry.model.implicit_attributes import SINCE, UNTIL
 from registry.model.record import ID, VERSION, Record
 from registry.model.resource_type import ResourceType
-from registry.operations.consistency import dangling_links, linked, unlink
+from registry.operations.consistency import dangling_links, unlink
 from registry.program import StartError
 from registry.storage.counters import COUNTERS, LAST, count_records
 from registry.storage.indexes import drop_index
@@ -153,8 +153,8 @@ async def _complete_records(database: Database, resource: ResourceType) -> None:
 
 async def _unlink(database: Database, graph: Graph) -> None:
     """Remove links to nothing; log how many there were."""
-    for resource in graph.values():
-        for link in linked(resource):
+    for resource in graph.writable:  # periods outlive their targets
+        for link in resource.links:
             total = 0
             async for dangling in dangling_links(database, resource, link, graph):
                 await unlink(database, resource, link, dangling)

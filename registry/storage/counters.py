@@ -228,25 +228,19 @@ async def prepare_counters(database: Database, graph: Graph) -> None:
     for resource in graph.values():
         counter = await database[COUNTERS].find_one({ID: resource.type})
         if counter is None or COUNT not in counter:
-            last = (counter or {}).get(LAST, 0)
-            found = await count_records(database, resource, last)
-            await store_counter(database, resource, found, counter)
+            await recount(database, resource)
 
 
-async def store_counter(
-    database: Database,
-    resource: ResourceType,
-    counter: IdCounter,
-    replaced: Mapping[str, Any] | None,
-) -> bool:
-    """Store a counter in place of another; return whether that was still stored.
+async def recount(database: Database, resource: ResourceType) -> bool:
+    """Store the counter that agrees with a collection; return whether it was stored.
 
-    replaced: None if there is none.
+    It is not if another process changes the counter meanwhile. Raises PyMongoError.
     """
-    fields = {name: (replaced or {}).get(name) for name in FIELDS}
+    former = await database[COUNTERS].find_one({ID: resource.type}) or {}
+    counted = await count_records(database, resource, former.get(LAST, 0))
+    query = {ID: resource.type, **{name: former.get(name) for name in FIELDS}}
     try:
-        query: Record = {ID: resource.type, **fields}
-        await database[COUNTERS].update_one(query, {"$set": counter.fields}, upsert=True)
+        await database[COUNTERS].update_one(query, {"$set": counted.fields}, upsert=True)
     except DuplicateKeyError:
         return False
     return True

@@ -14,6 +14,7 @@ from marshmallow import fields as options
 from marshmallow.fields import Field
 
 from registry.model import fields
+from registry.model.base_schema import RecordSchema
 from registry.model.graph import Graph
 from registry.model.resource_type import History, InvalidDeclaration, Link, ResourceType
 from registry.resources import RESOURCES
@@ -207,17 +208,20 @@ def _constructor(declared: Table) -> Callable[..., Field[Any]]:
 
 
 def _loaded(field: Field[Any], option: str, declared: Table) -> Any:
-    """Return the value of an option as the attribute loads it, None without the option."""
+    """Return the value of an option as the attribute loads it, None without the option.
+
+    Raises ValidationError, by the name of the option.
+    """
     value = declared.get(option)
     # TOML has values of these types, JSON has text.
     if isinstance(field, fields.Date | fields.DateTime) and isinstance(value, datetime.date):
         value = value.isoformat()
     elif isinstance(field, fields.Decimal) and isinstance(value, decimal.Decimal):
         value = str(value)
-    try:
-        return None if value is None else field.deserialize(value)
-    except ValidationError as error:
-        raise ValidationError(error.messages, option) from None
+    if value is None:
+        return None
+    bound = RecordSchema.from_dict({option: field})()  # which checks what MongoDB cannot store
+    return bound.load({option: value})[option]
 
 
 class _Link(_Options):

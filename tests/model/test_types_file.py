@@ -69,6 +69,7 @@ INVALID: list[tuple[str, str]] = [
             ("text", "2026-01-01"),
             ("email", '"x"'),
             ("integer", "1.5"),
+            ("integer", f"{2**63}"),
             ("decimal", "1e99"),
             ("decimal", "nan"),
             ("boolean", '"true"'),

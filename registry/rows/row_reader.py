@@ -231,7 +231,8 @@ class RowReader:
         if mention.link is None and self._options.creates:
             return
         resource = mention.resource
-        present = [*mention.sent, *mention.fixed]
+        # Those with values come first.
+        present = sorted([*mention.sent, *mention.fixed], key=lambda name: not mention.text(name))
         names: Sequence[str] = self._options.keys.get(resource.type, ())
         if not names and mention.id is not None:
             names = ("id",)

@@ -118,6 +118,17 @@ async def test_a_row_whose_chosen_key_is_empty_is_found_by_all_its_values(
     assert linked == {"rows": 1, "created": {"computer": 1}}
 
 
+@pytest.mark.parametrize("replaces", ["false", "true"])
+async def test_another_unique_value_finds_the_resource_if_the_first_is_empty(
+    serve: Serve, settings: Settings, replaces: str
+) -> None:
+    api = await serve(settings=replace(settings, unique=("person.email", "person.first_name")))
+    await api.person("Ada", "King")
+    file = "email,first_name,last_name\n,Ada,Byron\n"
+    totals = await report(api, f"/persons?rows[replace]={replaces}", file)
+    assert totals == {"rows": 1, "updated": {"person": 1}}
+
+
 @pytest.mark.parametrize("others", [0, 1])
 async def test_what_earlier_rows_change_does_not_hide_others_that_match(
     api: Api, others: int

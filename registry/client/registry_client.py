@@ -58,7 +58,7 @@ class Client(Transport):
     def __init__(self, url: str, token: str | None = None) -> None:
         super().__init__(url, token)
         self._collections: Mapping[str, str] = {}  # the last parts of their paths, by type
-        self._relationships: Mapping[str, Document] = {}  # by type; of version 1.0.0, not known
+        self._relationships: Mapping[str, Document] = {}  # by type; version 1.0.0 names none
 
     async def create(self, type_name: str, /, **fields: Any) -> Resource:
         """Create a resource. Raises Conflict if a unique value is taken."""
@@ -234,7 +234,7 @@ class Client(Transport):
     def _body(self, resource: Resource, fields: Document) -> Document:
         """Return the document of a resource."""
         attributes, relationships = dict[str, Any](), dict[str, Any]()
-        known = self._relationships.get(resource.type, _NONE)
+        known = {*self._relationships.get(resource.type, ()), *resource.related}
         for name, value in fields.items():
             if isinstance(value, Resource | list | tuple) or (value is None and name in known):
                 relationships[name] = {"data": _linkage(value)}

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from registry.client import Client, RegistryError
+from registry.client import Client, RegistryError, Resource
 
 ENTRY = {"meta": {"collections": {"person": "http://elsewhere.example/a/persons"}}}
 LINKED = {"type": "person", "id": "1", "relationships": {"computers": {"data": 5}}}
@@ -41,9 +41,9 @@ class Script:
         self._writers.append(writer)
         with suppress(asyncio.IncompleteReadError, ConnectionError):
             head = (await reader.readuntil(b"\r\n\r\n")).decode()
-            if length := re.search(r"(?i)content-length: (\d+)", head):
-                await reader.readexactly(int(length[1]))
-            self.requests.append(head)
+            length = re.search(r"(?i)content-length: (\d+)", head)
+            body = await reader.readexactly(int(length[1]) if length else 0)
+            self.requests.append(head + body.decode())
             if not self._responses:
                 await reader.read()
             else:
@@ -184,6 +184,15 @@ async def test_an_earlier_version_is_reported(serve: Callable[..., Any]) -> None
         await registry.merge("person", last_name="Hopper")
     with pytest.raises(RegistryError, match="/changes failed with status 404"):
         await anext(registry.changes())
+
+
+async def test_none_clears_a_relationship_that_an_earlier_version_has_shown(
+    serve: Callable[..., Any],
+) -> None:
+    script, registry = await serve(response(ENTRY), response({"data": PERSON}))
+    person = Resource("person", "1", related={"manager": Resource("person", "2")}, etag='"1"')
+    await registry.update(person, manager=None)
+    assert '"relationships": {"manager": {"data": null}}' in script.requests[-1]
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def test_the_keyboard_reaches_the_table_at_once_and_nothing_below_the_header(
 ) -> None:
     for number in range(20):
         registry.add("person", first_name="Aa", last_name=f"Tab {number:02}")
-    page = visit("#/persons", viewport={"width": 900, "height": 400})
+    page = visit("#/persons", viewport={"width": 900, "height": 600})
     expect(page.get_by_role("table", name="Persons")).to_be_visible()
     skip = page.get_by_role("link", name="Skip to table")
     assert page.evaluate("document.querySelector('a, button, input').id") == "skip"
@@ -60,6 +60,24 @@ def test_the_keyboard_reaches_the_table_at_once_and_nothing_below_the_header(
         for _ in range(30):
             page.keyboard.press(key)
             assert not page.evaluate(hidden)
+
+
+@pytest.mark.parametrize(("width", "height", "stays"), [(1280, 800, True), (640, 400, False)])
+def test_the_header_leaves_room_for_the_table_at_any_size_of_text(
+    width: int, height: int, stays: bool, registry: Registry, visit: Visit
+) -> None:
+    """The second window is the first one at 200 %."""
+    for number in range(30):
+        registry.add("computer", serial=f"ROOM-{width}-{number:02}")
+    page = visit(
+        f"#/computers?filter[serial][prefix]=ROOM-{width}",
+        viewport={"width": width, "height": height},
+    )
+    last = page.get_by_role("link", name=f"ROOM-{width}-29")
+    last.focus()
+    expect(last).to_be_in_viewport()
+    header = expect(page.get_by_role("banner"))
+    header.to_be_in_viewport() if stays else header.not_to_be_in_viewport()
 
 
 def test_cells_without_a_value_come_last_in_both_directions(

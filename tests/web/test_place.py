@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from playwright.sync_api import Route, expect
+from playwright.sync_api import FilePayload, Route, expect
 
 from tests.web.conftest import Registry, Visit
 from tests.web.support import ADA, button, edit, field, heading, note, rows
@@ -60,6 +60,26 @@ def test_the_keyboard_reaches_the_table_at_once_and_nothing_below_the_header(
         for _ in range(30):
             page.keyboard.press(key)
             assert not page.evaluate(hidden)
+
+
+def test_back_asks_before_it_stops_an_import(visit: Visit) -> None:
+    page = visit("#/persons")
+    page.get_by_role("link", name="Computers").first.click()
+    expect(heading(page)).to_contain_text("Computers")
+    page.route(re.compile(r"/computers\?rows"), lambda _: None)  # which takes forever
+    button(page, "Import CSV").first.click()
+    file: FilePayload = {"name": "a.csv", "mimeType": "text/csv", "buffer": b"serial\nSTOP-1\n"}
+    page.get_by_label("CSV file").set_input_files(file)
+    button(page, "Check").click()
+    page.go_back()
+    question = page.get_by_role("dialog", name="Stop the import?")
+    expect(question).to_contain_text("Rows that are already stored remain.")
+    button(question, "Go on").click()
+    expect(page.get_by_role("progressbar")).to_be_visible()
+    page.go_back()
+    button(question, "Stop").click()
+    expect(heading(page)).to_contain_text("Persons")
+    expect(page.get_by_role("dialog")).to_have_count(0)
 
 
 @pytest.mark.parametrize(("width", "height", "stays"), [(1280, 800, True), (640, 400, False)])

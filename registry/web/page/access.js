@@ -63,7 +63,7 @@ function askForToken(help) {
         input.focus()
       }
     })
-    const dialog = openDialog("Access token needed", [h("p", {}, help), form], { mayClose: null })
+    const dialog = openDialog("Access token needed", [h("p", {}, help), form], { stays: true })
     input.focus()
   })
 }

@@ -1,10 +1,11 @@
 /** Notes and modal dialogs. */
 
-import { button, buttons, byId, h, newId } from "./dom.js"
+import { button, buttons, byId, h, isChanged, newId } from "./dom.js"
 
 /** What a note offers: a link by its target, or an action. @typedef {[string, string | (() => unknown)]} Offer */
 
 const NOTE_MS = 10_000
+const STORED = "Rows that are already stored remain."
 
 /**
  * Tell everybody what has happened, also those who hear the page.
@@ -36,20 +37,18 @@ function place(notes) {
 const regions = () => [byId("notes"), byId("alerts")]
 
 /**
- * Open a modal dialog; it is removed when it closes.
- * @param {string} title
- * @param {Child[]} content
- * @param {{ mayClose?: (() => unknown) | null, kind?: string }} [options] mayClose: null if people
- *     cannot close it. kind: a class
+ * Open a modal dialog, which asks before it loses something; it is removed when it closes.
+ * @param {string} title @param {Child[]} content
+ * @param {{ stays?: boolean, kind?: string }} [options] stays: whether people cannot close it. kind: a class
  */
-export function openDialog(title, content, { mayClose = () => true, kind } = {}) {
+export function openDialog(title, content, { stays = false, kind } = {}) {
   const id = newId()
   const tryToClose = async () => {
-    if (mayClose && (await mayClose())) dialog.close()
+    if (!stays && (await mayLeave(dialog))) dialog.close()
   }
-  const close = mayClose && button("×", tryToClose, { "aria-label": "Close", class: "quiet" })
+  const close = !stays && button("×", tryToClose, { "aria-label": "Close", class: "quiet" })
   const heading = h("header", {}, h("h2", { id }, title), close)
-  const states = { "aria-labelledby": id, class: kind, closedby: mayClose ? "closerequest" : "none" }
+  const states = { "aria-labelledby": id, class: kind, closedby: stays ? "none" : "closerequest" }
   const dialog = h("dialog", states, heading, ...content)
   dialog.addEventListener("cancel", (event) => {
     event.preventDefault()
@@ -88,8 +87,21 @@ export function ask(title, content, yes, { isDanger = false, no = "Cancel" } = {
   })
 }
 
-/** Ask whether what was typed may be lost. */
-export async function askToLeave() {
-  const help = h("p", {}, "What you typed here is not saved yet.")
+/** Return what tells how far the import in an element is, while it runs. @param {Element} element */
+const progressIn = (element) => element.querySelector(":has(> progress)")
+
+/** Return whether leaving an element would lose something: typed text, or an import. @param {Element} element */
+export function isUnsaved(element) {
+  /** @type {NodeListOf<Control>} */
+  const controls = element.querySelectorAll(".inputs :is(input, select)")
+  return [...controls].some(isChanged) || Boolean(progressIn(element))
+}
+
+/** Return whether an element may be left: nothing would be lost, or somebody agrees. @param {Element} element */
+export async function mayLeave(element) {
+  if (!isUnsaved(element)) return true
+  const progress = progressIn(element)
+  const help = h("p", {}, progress?.textContent, " ", progress ? STORED : "What you typed here is not saved yet.")
+  if (progress) return Boolean(await ask("Stop the import?", [help], "Stop", { no: "Go on" }))
   return Boolean(await ask("Leave without saving?", [help], "Leave", { isDanger: true, no: "Stay" }))
 }

@@ -104,20 +104,10 @@ export function isChanged(control) {
   return control.validity.badInput || control.value !== control.defaultValue
 }
 
-/** Return whether something was entered in a form that would be lost. @param {Element} element */
-export function hasChanges(element) {
-  /** @type {NodeListOf<HTMLInputElement | HTMLSelectElement>} */
-  const controls = element.querySelectorAll(".inputs :is(input, select)")
-  return [...controls].some(isChanged)
-}
-
 let lastId = 0
 
 /** Return an id that no other element has. */
-export function newId() {
-  lastId += 1
-  return `e${lastId}`
-}
+export const newId = () => `e${++lastId}`
 
 /**
  * Run the action of a control, unless it is already running.

@@ -1,7 +1,7 @@
 /** The form that edits a resource, and what it does when somebody else was faster. */
 
 import { api, Failure } from "./api.js"
-import { announce, ask } from "./dialogs.js"
+import { announce, ask, mayLeave } from "./dialogs.js"
 import { button, grid, h } from "./dom.js"
 import { Form } from "./form.js"
 import { GONE } from "./texts.js"
@@ -13,7 +13,7 @@ import { plain, shown } from "./values.js"
 export function editorOf(card, onClose) {
   const { shown: opened } = card
   /** @type {() => Promise<unknown>} */
-  const stop = async () => (await form.mayClose()) && onClose()
+  const stop = async () => (await mayLeave(form.element)) && onClose()
   const send = (/** @type {Record<string, any>} */ values) => save(values, opened)
   const form = new Form(card.type, opened.resource.attributes, "Save", send, button("Cancel", stop))
   form.element.addEventListener("keydown", (event) => {

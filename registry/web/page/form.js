@@ -1,8 +1,8 @@
 /** Forms: the inputs of a type, their errors, and the dialogs that create and choose resources. */
 
 import { api, Failure } from "./api.js"
-import { announce, askToLeave, openDialog } from "./dialogs.js"
-import { buttons, field, h, hasChanges, isChanged, newId, unlessBusy } from "./dom.js"
+import { announce, openDialog } from "./dialogs.js"
+import { buttons, field, h, isChanged, newId, unlessBusy } from "./dom.js"
 import { findBox } from "./find.js"
 import { linkable, nameOf, typeOf } from "./types.js"
 import { controlFor, valueOf } from "./values.js"
@@ -74,9 +74,6 @@ export class Form {
     })
     this.#add(name, label, input)
   }
-
-  /** Return whether the form may close: nothing would be lost, or somebody agrees. */
-  mayClose = () => !hasChanges(this.element) || askToLeave()
 
   /** Begin again. */
   reset() {
@@ -187,7 +184,7 @@ export function openCreation(type, { onCreated, text = "", isSingle = false }) {
   }
   const another = h("label", { class: "check", for: again.id }, again, "Stay here to add another")
   const form = new Form(type, null, "Create", send, !isSingle && another)
-  const dialog = openDialog(`New ${type.label.toLowerCase()}`, [form.element], { mayClose: form.mayClose })
+  const dialog = openDialog(`New ${type.label.toLowerCase()}`, [form.element])
   dialog.addEventListener("close", () => last && onCreated(last))
   form.focus()
   if (text) form.enter(text)

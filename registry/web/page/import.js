@@ -1,7 +1,7 @@
 /** The import of a CSV file, which the service reads: what its columns become, its check, and the report. */
 
 import { api, isAborted, piecesOf } from "./api.js"
-import { ask, openDialog } from "./dialogs.js"
+import { openDialog } from "./dialogs.js"
 import { button, buttons, copy, field, grid, h } from "./dom.js"
 import { saveFile } from "./list.js"
 import { refresh } from "./router.js"
@@ -88,9 +88,7 @@ export function openImport(preferred, dropped) {
     place.replaceChildren(preview, job)
   }
   controls.addEventListener("change", () => read())
-  const help = ["Rows that are already stored remain."]
-  const mayClose = () => !controls.disabled || ask("Stop the import?", help, "Stop", { no: "Go on" })
-  const dialog = openDialog("Import CSV", [form], { kind: "wide", mayClose })
+  const dialog = openDialog("Import CSV", [form], { kind: "wide" })
   dialog.addEventListener("close", () => {
     stop.abort()
     refresh()

@@ -1,8 +1,8 @@
 /** The router: the address has the whole state, and names the view that is shown. */
 
 import { Failure } from "./api.js"
-import { askToLeave, closeDialogs } from "./dialogs.js"
-import { button, byId, h, hasChanges } from "./dom.js"
+import { closeDialogs, isUnsaved, mayLeave } from "./dialogs.js"
+import { button, byId, h } from "./dom.js"
 
 /** @typedef {(path: string, state: URLSearchParams, signal: AbortSignal) => Promise<View>} Factory */
 
@@ -17,14 +17,14 @@ let loading = new AbortController()
 let isLoading = false
 let isAsking = false
 let isReturning = false
-let mayLeave = false
+let hasAgreed = false
 let shownHash = ""
 
 /** Changes since the view that is loaded began to read. @type {Change[]} */
 let early = []
 
-/** Whether something was typed that would be lost. */
-const isDirty = () => !mayLeave && hasChanges(document.body)
+/** Whether something would be lost, and nobody has agreed to it. */
+const isDirty = () => !hasAgreed && isUnsaved(document.body)
 
 /** Show the view of the address, now and whenever it changes. @param {Factory} factory */
 export function startRouter(factory) {
@@ -74,12 +74,12 @@ async function onHashChange() {
   })
 }
 
-/** Ask whether what was typed may be lost, and go. @param {() => unknown} go */
+/** Ask whether what is not saved may be lost, and go. @param {() => unknown} go */
 async function leave(go) {
   if (isAsking) return
   isAsking = true
-  mayLeave = await askToLeave().finally(() => (isAsking = false))
-  if (mayLeave) go()
+  hasAgreed = await mayLeave(document.body).finally(() => (isAsking = false))
+  if (hasAgreed) go()
 }
 
 /** Return the address of a view. @param {string} path as in the API @param {URLSearchParams} [state] */
@@ -122,7 +122,7 @@ export async function open({ left, isBack = false } = {}) {
   const main = byId("main")
   isLoading = true
   early = []
-  mayLeave = false
+  hasAgreed = false
   shownHash = location.hash
   main.setAttribute("aria-busy", "true")
   let content

@@ -212,20 +212,27 @@ def test_what_is_typed_in_a_dialog_survives_the_deletion_of_the_card_below(
     assert len(registry.read("/persons?filter[last_name]=Survives")) == 1
 
 
-def test_a_browser_without_the_navigation_api_asks_as_well(
+def test_a_browser_without_the_navigation_api_returns_and_asks_as_well(
     registry: Registry, visit: Visit
 ) -> None:
+    for number in range(44):
+        registry.add("computer", serial=f"FALLBACK-{number}")
     id_ = registry.add("computer", serial="FALLBACK")
     page = visit(
-        "#/computers?filter[serial]=FALLBACK",
+        "#/computers?filter[serial][prefix]=FALLBACK&sort=-serial",
         before=lambda page: page.add_init_script("delete window.navigation"),
     )
     assert page.evaluate("window.navigation") is None
-    listed = rows(page, "Computers")
-    page.get_by_role("link", name="FALLBACK").click()
+    row = page.get_by_role("link", name="FALLBACK", exact=True)
+    row.scroll_into_view_if_needed()
+    before = page.evaluate("scrollY")
+    assert before > 0
+    row.click()
     expect(heading(page)).to_be_focused()
+    assert page.evaluate("scrollY") == 0
     page.go_back()
-    expect(listed).to_have_count(1)
+    expect(row).to_be_focused()
+    page.wait_for_function("before => Math.abs(scrollY - before) <= 50", arg=before)
     page.go_forward()
     edit(page, "Model", "typed")
     page.go_back()

@@ -31,7 +31,10 @@ export function startRouter(factory) {
   createView = factory
   window.addEventListener("beforeunload", (event) => isDirty() && event.preventDefault())
   if (navigation) navigation.addEventListener("navigate", onNavigate)
-  else window.addEventListener("hashchange", onHashChange)
+  else {
+    history.scrollRestoration = "manual"
+    window.addEventListener("hashchange", onHashChange)
+  }
   return open()
 }
 
@@ -61,13 +64,19 @@ async function comeBack(here, wanted) {
   leave(() => navigation.traverseTo(wanted))
 }
 
-/** Follow the address where there is no Navigation API. */
+/** How far each address was scrolled, where there is no Navigation API. @type {Map<string, number>} */
+const scrolled = new Map()
+
+/** Follow the address where there is no Navigation API. An entry of the history that was left has a state. */
 async function onHashChange() {
-  const wanted = location.hash
-  if (wanted === shownHash) return
-  const left = shownHash
-  if (!isDirty()) return open({ left })
-  history.replaceState(null, "", left)
+  const [left, wanted, isBack] = [shownHash, location.hash, history.state !== null]
+  if (wanted === left) return
+  scrolled.set(left, scrollY)
+  if (!isDirty()) {
+    await open({ left, isBack })
+    return isBack && window.scrollTo(0, scrolled.get(wanted) ?? 0)
+  }
+  history.replaceState("shown", "", left)
   await leave(() => {
     history.pushState(null, "", wanted)
     return open({ left })
@@ -124,6 +133,7 @@ export async function open({ left, isBack = false } = {}) {
   early = []
   hasAgreed = false
   shownHash = location.hash
+  if (!navigation) history.replaceState("shown", "")
   main.setAttribute("aria-busy", "true")
   let content
   try {

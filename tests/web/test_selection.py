@@ -1,7 +1,7 @@
 """Several resources at once on the page: selecting, changing, undoing, and what fails."""
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Request, expect
 
 from tests.web.conftest import Registry, Visit
 from tests.web.support import button, field, note, rows
@@ -18,6 +18,13 @@ def owners(registry: Registry, prefix: str) -> list[str | None]:
     path = f"/computers?filter[serial][prefix]={prefix}&include=owner&sort=serial"
     links = [computer["relationships"]["owner"]["data"] for computer in registry.read(path)]
     return [link and link["id"] for link in links]
+
+
+def count_of(registry: Registry, owner: str) -> int:
+    """The number of computers of an owner."""
+    path = f"/persons/{owner}/computers?page[number]=1&page[size]=1"
+    total: int = registry.send("GET", path)["meta"]["total"]
+    return total
 
 
 def choose_owner(page: Page, name: str) -> None:
@@ -108,6 +115,50 @@ def test_what_is_selected_is_assigned_and_that_is_undone(registry: Registry, vis
     button(page, "Undo").click()
     note(page, "Undone.")
     expect(page.get_by_role("article").get_by_role("link", name="Undo A").first).to_be_visible()
+
+
+def test_an_undo_is_offered_for_ten_seconds(registry: Registry, visit: Visit) -> None:
+    owner = registry.add("person", first_name="Ten", last_name="Seconds")
+    id_ = registry.add("computer", serial="TEN", owner=owner)
+    page = visit(f"#/computers/{id_}", before=lambda page: page.clock.install())
+    button(page, "Unassign: Owner").click()
+    expect(button(page, "Undo")).to_be_visible()
+    page.clock.fast_forward(5_000)
+    expect(button(page, "Undo")).to_be_visible()
+    page.clock.fast_forward(5_000)
+    expect(button(page, "Undo")).to_have_count(0)
+
+
+def test_more_than_a_thousand_are_changed_in_several_requests(
+    registry: Registry, visit: Visit
+) -> None:
+    owner = registry.add("person", first_name="Thousand", last_name="More")
+    content = "".join(["serial\n", *(f"MORE-{number:04}\n" for number in range(1_050))])
+    headers = {"Content-Type": "text/csv"}
+    page = visit("#/computers?filter[serial][prefix]=MORE")
+    url = f"{registry.url}/computers?rows[key]=serial"
+    imported = page.request.post(url, data=content, headers=headers).text()
+    assert '"complete":true' in imported.replace(" ", "")
+    sizes: list[int] = []
+
+    def measure(request: Request) -> None:
+        if request.url.endswith("/operations"):
+            document = request.post_data_json or {}
+            sizes.append(len(document["atomic:operations"]))
+
+    page.reload()
+    page.on("request", measure)
+    page.get_by_role("checkbox", name="Select all").check()
+    button(page, "Select all 1,050 that match").click()
+    expect(page.get_by_text("1,050 selected")).to_be_visible()
+    choose_owner(page, "Thousand More")
+    note(page, "1,050 computers → Thousand More")
+    assert sizes == [1_000, 50]
+    assert count_of(registry, owner) == 1_050
+    button(page, "Undo").click()
+    note(page, "Undone.")
+    assert sizes == [1_000, 50] * 2
+    assert count_of(registry, owner) == 0
 
 
 def test_what_fails_stays_selected_with_its_reason(registry: Registry, visit: Visit) -> None:

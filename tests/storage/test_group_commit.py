@@ -16,8 +16,9 @@ from registry.jsonapi.error_objects import RequestError
 from registry.jsonapi.error_types import InvalidField, NotFound, Unavailable
 from registry.storage.errors import RecordRefused
 from registry.storage.mongo import transactions
+from registry.storage.writes import unit_of_work
 from registry.storage.writes.unit_of_work import UnitOfWork
-from registry.storage.writes.write_requests import WriteResult
+from registry.storage.writes.write_requests import WriteRequest, WriteResult
 from tests.conftest import Serve
 from tests.storage.writing import (
     MISSING,
@@ -371,13 +372,31 @@ def large(registry: Registry) -> list[Write]:
     return [registry.update(("computer", 1), serial=f"S{n}") for n in range(101)]
 
 
-async def test_others_write_between_each_two_large_requests(registry: Registry) -> None:
-    requests = asyncio.gather(*(commit_time(registry, *large(registry)) for _ in range(4)))
+async def assert_others_write_between(registry: Registry, requests: list[list[Write]]) -> None:
+    """Check that small requests are written between each two of these."""
+    written = asyncio.gather(*(commit_time(registry, *writes) for writes in requests))
     others = []
-    while not requests.done():
-        others.append(await commit_time(registry, registry.update(("person", 1), last_name="New")))
-    for first, second in pairwise(sorted(await requests)):
+    while not written.done():
+        others.append(await commit_time(registry, registry.update(("person", 9), last_name="New")))
+    for first, second in pairwise(sorted(await written)):
         assert any(first < other < second for other in others)
+
+
+async def test_others_write_between_each_two_large_requests(registry: Registry) -> None:
+    await assert_others_write_between(registry, [large(registry)] * 4)
+
+
+async def test_others_write_between_each_two_requests_that_unlink_many(
+    registry: Registry, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unit_of_work, "_MAX_MEMBERS", 5)
+    owners = range(1, 5)
+    for owner in owners:
+        ids = {"$gt": 10 * (owner - 1), "$lte": 10 * owner}
+        await database.computers.update_many({"_id": ids}, {"$set": {"person": owner}})
+    await assert_others_write_between(
+        registry, [[registry.update(("person", owner), computers=[])] for owner in owners]
+    )
 
 
 async def test_large_requests_of_one_client_let_that_of_another_overtake_them(
@@ -405,3 +424,31 @@ async def test_changes_of_one_record_by_several_authors_are_stored_one_by_one(
             changes.append((await stream.next())["updateDescription"]["updatedFields"])
     changed = [({*names} & change.keys(), change["updated_by"]) for change in changes]
     assert changed == [({"first_name"}, "a"), ({"last_name", "email"}, "b"), ({"last_name"}, None)]
+
+
+async def test_a_request_that_is_found_to_be_large_runs_alone_though_its_group_conflicts(
+    registry: Registry, database: Database, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unit_of_work, "_MAX_SHARED", 1)
+    await database.computers.update_many({"_id": {"$lt": 4}}, {"$set": {"person": 1}})
+    run, groups = UnitOfWork.run, list[tuple[int, bool]]()
+
+    async def noted(unit: UnitOfWork, requests: Sequence[WriteRequest]) -> Any:
+        groups.append((len(requests), requests[0].is_alone))
+        return await run(unit, requests)
+
+    monkeypatch.setattr(UnitOfWork, "run", noted)
+    creation = registry.create("person", first_name="A", last_name="B")
+    before = asyncio.create_task(registry.write(registry.update(("person", 2), last_name="New")))
+    await asyncio.sleep(0)
+    writes = [creation, registry.delete(("person", 1)), creation]
+    first, *others = [asyncio.create_task(registry.write(write)) for write in writes]
+    await before
+    gate.close()
+    assert await gate.holds(1)
+    await database.counters.update_one({"_id": "person"}, {"$inc": {"last": 1}})
+    first.cancel()
+    gate.open()
+    await asyncio.gather(*others)
+    assert groups[:2] == [(1, False), (3, False)]
+    assert sorted(groups[2:]) == [(1, False), (1, True)], "the deletion has no others beside it"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from registry.jsonapi.changes import Verb
+from registry.jsonapi.changes import Verb, Write
 from registry.jsonapi.error_types import TooManyRelated
 from tests.storage.writing import Registry, insert_fleet
 from tests.support import Api, Database
@@ -39,17 +39,28 @@ async def test_a_change_that_unlinks_too_many_is_refused_until_members_are_remov
     assert await database.persons.distinct("_id") == [2]
 
 
+async def unlink_beside_others(registry: Registry, database: Database, write: Write) -> None:
+    """Check that a write that unlinks all computers comes after the others of its group."""
+    other = registry.update(("person", 3), last_name="New")
+    unlinked, updated = await registry.write_group([[write], [other]])
+    assert isinstance(unlinked, list)
+    assert isinstance(updated, list)
+    assert updated[0].time is not None
+    assert unlinked[0].time is not None
+    assert updated[0].time < unlinked[0].time
+    assert await database.computers.count_documents({"person": None}) == COMPUTERS
+
+
+async def test_a_linkage_that_unlinks_many_resources_delays_no_group(
+    registry: Registry, database: Database
+) -> None:
+    await unlink_beside_others(registry, database, registry.update(("person", 1), computers=[]))
+
+
 async def test_a_deletion_that_unlinks_many_resources_delays_no_group(
     registry: Registry, database: Database
 ) -> None:
-    writes = [registry.delete(("person", 1)), registry.update(("person", 3), last_name="New")]
-    deleted, updated = await registry.write_group([[write] for write in writes])
-    assert isinstance(deleted, list)
-    assert isinstance(updated, list)
-    assert updated[0].time is not None
-    assert deleted[0].time is not None
-    assert updated[0].time < deleted[0].time
-    assert await database.computers.count_documents({"person": None}) == COMPUTERS
+    await unlink_beside_others(registry, database, registry.delete(("person", 1)))
     assert await database.persons.distinct("_id") == [2, 3]
     counter = await database.counters.find_one({"_id": "person"})
     assert counter is not None

@@ -145,15 +145,16 @@ class GroupCommit:
         """Run a transaction, and answer the requests or let them wait for another one."""
         self._sizes.observe(len(requests))
         self._waits.observe(time.perf_counter() - requests[0].arrived)
+        is_alone = requests[0].is_alone  # before the transaction, which may find that one is large
         try:
             outcomes, committed_at = await observed("transaction", self._transact(requests))
         except TransactionConflict as conflict:
             waiting = [each for each in requests if not self._is_given_up(each, conflict)]
-            if requests[0].is_alone:
+            if is_alone:
                 for request in waiting:
                     self._enqueue_later(request)
             elif isinstance(conflict, CountersChanged):
-                self._waiting.extendleft(reversed(waiting))
+                self._enqueue_again(waiting)
                 if conflict.is_locked and waiting:
                     await _pause(waiting[0])
             else:
@@ -166,6 +167,13 @@ class GroupCommit:
                 request.end(error if len(requests) == 1 else Unavailable())
         else:
             self._settle(requests, outcomes, committed_at)
+
+    def _enqueue_again(self, requests: Sequence[WriteRequest]) -> None:
+        """Let requests of a group be the first of the next one, except those that are large now."""
+        self._waiting.extendleft(each for each in reversed(requests) if not each.is_alone)
+        for request in requests:
+            if request.is_alone:
+                self._enqueue(request)
 
     def _enqueue_later(self, request: WriteRequest) -> None:
         """Let a request that runs alone wait for a while before its next transaction."""
@@ -197,17 +205,16 @@ class GroupCommit:
         self, requests: Sequence[WriteRequest], outcomes: Sequence[Outcome], time_: Timestamp | None
     ) -> None:
         """Answer the requests of a transaction that is committed. time_: of the commit."""
-        postponed = list[WriteRequest]()
+        again = list[WriteRequest]()
         for request, outcome in zip(requests, outcomes, strict=True):
             if outcome is None:
-                queue = self._queue_of(request) if request.is_alone else postponed
-                queue.append(request)
+                again.append(request)
                 continue
             if not isinstance(outcome, RequestError):
                 for result in outcome:
                     result.time = time_
             request.end(outcome)
-        self._waiting.extendleft(reversed(postponed))
+        self._enqueue_again(again)
 
     def _is_given_up(self, request: WriteRequest, conflict: TransactionConflict) -> bool:
         """Return whether a request has conflicted for too long, and answer it then."""

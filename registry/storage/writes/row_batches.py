@@ -94,7 +94,8 @@ class RowUnit(UnitOfWork):
     ) -> None:
         super().__init__(transaction, graph, last_ids)
         batch.errors, batch.effects, batch.lines = {}, Counter(), {}
-        self._batch, self._is_alone = batch, True
+        self._batch = batch
+        self._is_alone = self._is_large = True
         self._matches = RowMatches(self._records, self._unique)
         if batch.rolls_back:
             self._records.new_ids = _DryIds(transaction, batch.memory)

@@ -41,17 +41,17 @@ from registry.storage.writes.write_requests import (
 
 _MAX_MEMBERS = 5_000
 """Members of relationships that a group loads. If there are more, each of its requests runs
-alone."""
+alone, and one that has more is large."""
 
-_MAX_MEMBERS_ALONE = 20_000
-"""Members that a request alone may unlink, in some seconds. A request document can name 16,000."""
+_MAX_MEMBERS_OF_LARGE = 20_000
+"""Members that a large request may unlink, in some seconds. A request document can name 16,000."""
 
 _MAX_SHARED = 1_000
-"""Members that a deletion unlinks in a group, in 0.25 s. One that unlinks more runs alone."""
+"""Members that a request unlinks in a group, in 0.25 s. One that unlinks more is large."""
 
 
-class _RunsAlone(Exception):
-    """A request needs a transaction of its own."""
+class _IsLarge(Exception):
+    """A request needs a transaction of its own, which may take long."""
 
 
 class UnitOfWork:
@@ -77,7 +77,7 @@ class UnitOfWork:
         self._graph = graph
         self._records = IdentityMap(transaction, graph, last_ids)
         self._set_unique = set[RecordKey]()  # whose unique attributes are changed, but not stored
-        self._is_alone = False
+        self._is_alone = self._is_large = False
         self._has_authors = False  # several, whose changes of a record must be told apart
         self._authors: dict[RecordKey, str | None] = {}  # of the changes, by record
         self._time = current_time()
@@ -100,7 +100,7 @@ class UnitOfWork:
         does not tell apart from another. Also raises PyMongoError and TransactionConflict.
         """
         first, *others = requests
-        self._is_alone = first.is_alone
+        self._is_alone, self._is_large = first.is_alone, first.is_large
         self._has_authors = any(request.author != first.author for request in others)
         if not others:
             run = partial(self._run_single, first)
@@ -125,7 +125,11 @@ class UnitOfWork:
         )
 
     def _run_single(self, request: WriteRequest) -> list[Outcome]:
-        self._load([request])
+        try:
+            self._load([request])
+        except _IsLarge:
+            request.is_alone = request.is_large = True
+            return [None]
         outcome = self._apply(request)
         if self._is_alone and isinstance(outcome, RequestError):
             raise outcome
@@ -136,7 +140,8 @@ class UnitOfWork:
         """Load the resources, the targets of their linkages, and members that may be removed.
 
         Also load the former targets of links: their versions change, and histories copy their
-        attributes. Raises TransactionConflict if one of several requests may remove too many.
+        attributes. If requests may remove too many members, raises TooManyRelated for a large one,
+        _IsLarge for another one, and TransactionConflict for several.
         """
         if keys := [request.key.id for request in requests if request.key]:
             self._records.add(RESULTS, self._transaction.find(RESULTS, {ID: {"$in": keys}}))
@@ -150,9 +155,11 @@ class UnitOfWork:
         creates = self._graph.revisions or any(write.verb is Verb.ADD for write in writes)
         if changes_links or creates:
             self._records.new_ids.load(holds=self._is_alone)
-        limit = _MAX_MEMBERS_ALONE if self._is_alone else _MAX_MEMBERS
+        limit = _MAX_MEMBERS_OF_LARGE if self._is_large else _MAX_MEMBERS
         if too_many := self._records.load(wanted, limit, follows_links=changes_links):
-            raise TooManyRelated(too_many, limit) if self._is_alone else TransactionConflict
+            if self._is_large:
+                raise TooManyRelated(too_many, limit)
+            raise TransactionConflict if len(requests) > 1 else _IsLarge
 
     def _load_unique(self, writes: Iterable[Write], wanted: Wanted) -> None:
         """Want the records with the unique values that writes set."""
@@ -181,7 +188,7 @@ class UnitOfWork:
                 if request.key:
                     self._records.put(request.key.record, new_result(request.key, results))
                 return results
-        except _RunsAlone:
+        except _IsLarge:
             request.is_alone = request.is_large = True
         except RequestError as error:
             outcome = error
@@ -202,7 +209,7 @@ class UnitOfWork:
     def _apply_writes(self, writes: Sequence[Write], *, changes_links: bool) -> list[WriteResult]:
         """Apply writes, and go on after one that is refused, so that all errors are reported.
 
-        changes_links: whether they may change links. Raises what `_apply` returns, or _RunsAlone.
+        changes_links: whether they may change links. Raises what `_apply` returns, or _IsLarge.
         """
         results, errors, ids = list[WriteResult](), ErrorCollector(), dict[int, int]()
         self._set_unique.clear()
@@ -227,10 +234,10 @@ class UnitOfWork:
     def _store_first(self, results: list[WriteResult]) -> None:
         """Store the first writes of a request that sets unique attributes of a resource again.
 
-        The database only compares stored values. Raises _RunsAlone, or what `run` does.
+        The database only compares stored values. Raises _IsLarge, or what `run` does.
         """
         if not self._is_alone:
-            raise _RunsAlone
+            raise _IsLarge
         self._store([results])
         self._set_unique.clear()
 
@@ -318,7 +325,7 @@ class UnitOfWork:
         for linkage in change.linkages:
             relationship, records = linkage.relationship, self._records
             if relationship.to_many:
-                has_moved |= records.move((resource.type, id_), linkage) > 0
+                has_moved |= self._move((resource.type, id_), linkage) > 0
                 continue
             previous, new = before.get(relationship.foreign_key), next(iter(linkage.ids), None)
             if previous != new:
@@ -326,14 +333,18 @@ class UnitOfWork:
                 records.increment_version(relationship.target, new)
         return has_moved
 
+    def _move(self, owner: tuple[str, int], linkage: Linkage) -> int:
+        """Change the members of an owner; return how many change. Raises _IsLarge."""
+        moved = self._records.move(owner, linkage)
+        if moved > _MAX_SHARED and not self._is_large:
+            raise _IsLarge
+        return moved
+
     def _delete(self, resource: ResourceType, id_: int, record: Record) -> None:
-        """Delete a record and all links to it. Raises _RunsAlone."""
+        """Delete a record and all links to it. Raises _IsLarge."""
         for relationship in resource.writable_relationships.values():
             if relationship.to_many:
-                linkage = Linkage(relationship, ())
-                moved = self._records.move((resource.type, id_), linkage)
-                if moved > _MAX_SHARED and not self._is_alone:
-                    raise _RunsAlone
+                self._move((resource.type, id_), Linkage(relationship, ()))
             else:
                 former = record.get(relationship.foreign_key)
                 self._records.increment_version(relationship.target, former)

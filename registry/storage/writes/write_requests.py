@@ -75,10 +75,9 @@ class WriteRequest:
     None if it is not known. key: that under which the results are stored. rolls_back: whether
     nothing is stored in the end. size: the number of resources that it names. is_large: whether its
     transaction may take long. changes_links: whether it may change links. is_alone: whether it has
-    a transaction of its own. done: its results, or why
-    there are none. arrived: when, in seconds of `time.perf_counter`. conflicts_since: when it has
-    conflicted first, in seconds of `time.monotonic`. on_end: called when nothing more is done for
-    it.
+    a transaction of its own. done: its results, or why there are none. arrived: when, in seconds of
+    `time.perf_counter`. conflicts_since: when it has conflicted first, in seconds of
+    `time.monotonic`. on_end: called when nothing more is done for it.
     """
 
     __slots__ = (

@@ -70,13 +70,7 @@ def reset(transport: asyncio.BaseTransport) -> None:
 
 def log_error(request: web.BaseRequest, error: Exception) -> RequestError:
     """Log an exception; return the errors to report."""
-    match error:
-        case RequestError():
-            reported = error
-        case web.HTTPException():
-            reported = _from_http_exception(request, error)
-        case _:
-            reported = errors.InternalError()
+    reported = error if isinstance(error, RequestError) else _translated(request, error)
     first, id_ = reported.errors[0], request_id(request)
     # Truncated, so that the line has its end as well.
     text, sender = "%s %.160a %s -> %d %.160a", [id_]
@@ -99,10 +93,12 @@ def log_error(request: web.BaseRequest, error: Exception) -> RequestError:
     return reported
 
 
-def _from_http_exception(request: web.BaseRequest, error: web.HTTPException) -> ApiError:
+def _translated(request: web.BaseRequest, error: Exception) -> ApiError:
+    """Return the error that stands for an exception of aiohttp, or of a defect."""
+    if not isinstance(error, web.HTTPException):
+        return errors.InternalError()
     path, headers = quoted(request.path), CIMultiDict(error.headers)
-    for name in (hdrs.CONTENT_TYPE, hdrs.CONTENT_LENGTH):  # of its body, which is replaced
-        headers.popall(name, None)
+    headers.pop(hdrs.CONTENT_TYPE, None)  # of its body, which is replaced
     match error:
         case web.HTTPNotFound():
             detail = f"There is nothing at {path}; {UI_PATH}/ describes all paths."

@@ -122,7 +122,7 @@ class Followers:
         if MongoDB refuses change streams.
         """
         if self._is_stopping:
-            raise ServiceStopping
+            raise ServiceStopping("The service is stopping; send the request again.")
         self._followers.add(follower)
         try:
             window = await self._start()

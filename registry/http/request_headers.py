@@ -18,7 +18,7 @@ from multidict import istr
 from registry.http.access_control import PRINCIPAL
 from registry.jsonapi.changes import Versions
 from registry.jsonapi.content_negotiation import first_parts
-from registry.jsonapi.error_types import MAX_KEY_LENGTH, InvalidIdempotencyKey, PreconditionFailed
+from registry.jsonapi.error_types import InvalidIdempotencyKey, PreconditionFailed
 from registry.model.record import ID, Record, version_of
 from registry.model.resource_type import ResourceType
 from registry.protocol import (
@@ -56,8 +56,8 @@ _RESOURCE_TAG = re.compile(
 )
 _TAG = re.compile(r'(W/)?"([^"]*)"')
 
-_STRING = rf'([ !#-\[\]-~]|\\["\\]){{1,{MAX_KEY_LENGTH}}}'  # RFC 8941, 3.3.3
-_PLAIN = rf"[!#-+\--:<-\[\]-~]{{1,{MAX_KEY_LENGTH}}}"
+_STRING = r'([ !#-\[\]-~]|\\["\\]){1,255}'  # RFC 8941, 3.3.3
+_PLAIN = r"[!#-+\--:<-\[\]-~]{1,255}"
 
 PATTERN = f'^("{_STRING}"|{_PLAIN})$'
 """The valid values of the header, as a regular expression of OpenAPI."""
@@ -221,7 +221,10 @@ def idempotency_key(
 def parse_key(values: Sequence[str]) -> str:
     """Return the key in the values of all headers of this name. Raises InvalidIdempotencyKey."""
     if len(values) > 1 or not _VALUE.fullmatch(values[0]):
-        raise InvalidIdempotencyKey
+        raise InvalidIdempotencyKey(
+            f"`{IDEMPOTENCY_KEY}` must be sent once, with 1 to 255 ASCII characters: a string in "
+            "double quotes, or a text without spaces, quotes, backslashes, commas and semicolons."
+        )
     value = values[0].removeprefix('"').removesuffix('"')
     return re.sub(r"\\(.)", r"\1", value) if "\\" in value else value
 

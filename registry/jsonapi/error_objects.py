@@ -1,18 +1,12 @@
 """Exceptions that become JSON:API error objects: their base, their collection, their parts."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import orjson
 
-from registry.model.resource_type import ResourceType
-
 MAX_ERRORS = 100
 """Errors per response: a request body of 1 MiB can contain more than 300,000."""
-
-_Error = TypeVar("_Error", bound="ApiError")
-
-READ_ONLY = "This attribute is read-only."
 
 _MAX_NAME = 255
 """The maximum length of a member name in a pointer; clients choose the names of some members."""
@@ -49,9 +43,7 @@ class ApiError(RequestError):
 
     description: what the docstring says of all occurrences. detail: about this one, by default the
     description. pointer: a JSON Pointer into the request document. parameter: the name of a query
-    parameter. headers: added to the response. meta: as in the error object. type_url: identifies
-    the error type in the cursor pagination profile, if it has one. about: the path of a resource
-    with further details, if there is one.
+    parameter. headers: added to the response. links, meta: as in the error object.
     """
 
     code: str
@@ -60,16 +52,13 @@ class ApiError(RequestError):
     detail: str
     parameter: str | None = None
     headers: Mapping[str, str] = {}
+    links: Mapping[str, str] = {}
     meta: Mapping[str, Any] | None = None
-    type_url: ClassVar[str | None] = None
-    about: str | None = None
 
     def __init_subclass__(cls, *, status: int, code: str, title: str | None = None) -> None:
         cls.status, cls.code = status, code
         cls.title = title or code.replace("_", " ").capitalize()
         cls.description = " ".join((cls.__doc__ or "").split())
-        if not hasattr(cls, "detail"):
-            cls.detail = cls.description
 
     def __init__(
         self,
@@ -79,7 +68,7 @@ class ApiError(RequestError):
         parameter: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        self.detail = detail or self.detail
+        self.detail = detail or self.description
         self.pointer = pointer
         self.parameter = self.parameter if parameter is None else parameter
         self.headers = headers or self.headers
@@ -103,9 +92,8 @@ class ApiError(RequestError):
             error["source"] = {"pointer": self.pointer}
         elif self.parameter is not None:
             error["source"] = {"parameter": _encodable(self.parameter)}
-        links = {"about": self.about, "type": self.type_url}
-        if any(links.values()):
-            error["links"] = {name: url for name, url in links.items() if url}
+        if self.links:
+            error["links"] = self.links
         if self.meta is not None:
             error["meta"] = self.meta
         return error
@@ -174,15 +162,9 @@ class JsonPointer(str):
 DATA = JsonPointer("/data")
 
 
-def unknown_relationship(name: str, resource: ResourceType) -> str:
-    """Return the detail of the error for a relationship that the type does not have."""
-    available = quoted(*resource.relationships)
-    return f"{quoted(name)} is not a relationship of `{resource.type}`; available: {available}."
-
-
-def unknown_type(name: str, known: Iterable[str]) -> str:
-    """Return the detail of the error for a type that does not exist."""
-    return f"Unknown type {quoted(name)}; available: {quoted(*known)}."
+def unknown(name: str, kind: str, available: Iterable[str]) -> str:
+    """Return the detail of the error for a name of nothing. kind: what it should be the name of."""
+    return f"{quoted(name)} is not {kind}; available: {quoted(*available)}."
 
 
 def quoted(*names: str) -> str:

@@ -9,12 +9,9 @@ from typing import Any, Self
 
 from marshmallow.exceptions import SCHEMA
 
-from registry.jsonapi.error_objects import READ_ONLY, ApiError, JsonPointer, quoted
+from registry.jsonapi.error_objects import ApiError, JsonPointer, quoted, unknown
 from registry.model.resource_type import ResourceType
 from registry.protocol import LARGEST_PAGE
-
-MAX_KEY_LENGTH = 255
-"""Characters of an `Idempotency-Key`."""
 
 _CURSOR_PROFILE = "https://jsonapi.org/profiles/ethanresnick/cursor-pagination"
 
@@ -22,10 +19,6 @@ _CURSOR_PROFILE = "https://jsonapi.org/profiles/ethanresnick/cursor-pagination"
 def retry_after(seconds: float) -> Mapping[str, str]:
     """Return the header that says when to send the request again."""
     return {"Retry-After": str(ceil(seconds))}
-
-
-_RETRY_AFTER = retry_after(5)
-"""For errors that are not the client's."""
 
 
 def challenge(**attributes: str) -> Mapping[str, str]:
@@ -59,9 +52,8 @@ class InvalidPosition(ApiError, status=400, code="invalid_position"):
 class PageTooLarge(ApiError, status=400, code="page_too_large"):
     """The requested page size exceeds the maximum."""
 
-    detail = f"A page has at most {LARGEST_PAGE} resources."
+    links: Mapping[str, str] = {"type": f"{_CURSOR_PROFILE}/max-size-exceeded"}
     meta: Mapping[str, Any] | None = {"page": {"maxSize": LARGEST_PAGE}}
-    type_url = f"{_CURSOR_PROFILE}/max-size-exceeded"
 
 
 class RangeNotSupported(
@@ -70,7 +62,7 @@ class RangeNotSupported(
     """Send either `page[after]` or `page[before]`, not both: there are no pages between cursors."""
 
     parameter = "page[before]"
-    type_url = f"{_CURSOR_PROFILE}/range-pagination-not-supported"
+    links: Mapping[str, str] = {"type": f"{_CURSOR_PROFILE}/range-pagination-not-supported"}
 
 
 class InvalidAuthorization(ApiError, status=400, code="invalid_request"):
@@ -102,20 +94,9 @@ class CrossSiteRequest(ApiError, status=403, code="cross_site_request"):
 class InvalidIdempotencyKey(ApiError, status=400, code="invalid_idempotency_key"):
     """`Idempotency-Key` is not a valid key, or sent more than once."""
 
-    detail = (
-        f"`Idempotency-Key` must be sent once, with 1 to {MAX_KEY_LENGTH} ASCII characters: a "
-        "string in double quotes, or a text without spaces, quotes, backslashes, commas and "
-        "semicolons."
-    )
-
 
 class InvalidMerge(ApiError, status=400, code="invalid_merge"):
     """`Prefer: resolution=merge-duplicates` without a unique attribute, or with `If-Match`."""
-
-    detail = (
-        "`If-Match` cannot be used with `Prefer: resolution=merge-duplicates`: it is not known "
-        "in advance which resource the document updates."
-    )
 
 
 class InvalidPreference(ApiError, status=400, code="invalid_preference"):
@@ -153,9 +134,8 @@ class ValueTaken(ApiError, status=409, code="value_taken"):
     """Another resource has this value of a unique attribute; `links.about` leads to it."""
 
     def __init__(self, type_name: str, attribute: str, pointer: str, about: str | None) -> None:
-        detail = f"Another {quoted(type_name)} has this {quoted(attribute)}."
-        super().__init__(detail, pointer=pointer)
-        self.about = about
+        super().__init__(f"Another {quoted(type_name)} has this {quoted(attribute)}.", pointer)
+        self.links = {"about": about} if about else {}
 
 
 class PositionExpired(ApiError, status=410, code="position_expired"):
@@ -187,12 +167,6 @@ class ResultTooLarge(ApiError, status=413, code="result_too_large"):
 class TooManyRelated(ApiError, status=413, code="too_many_related"):
     """The change would unlink more resources than one transaction can take."""
 
-    def __init__(self, type_name: str, limit: int) -> None:
-        super().__init__(
-            f"This would unlink more than {limit} resources of the type `{type_name}` at once. "
-            "Nothing was changed; remove some of them from the relationship first."
-        )
-
 
 class UnsupportedMediaType(ApiError, status=415, code="unsupported_media_type"):
     """`Content-Type` is not JSON:API without parameters, or the encoding is not supported."""
@@ -217,14 +191,14 @@ def invalid_attributes(
 
     defects: by name, as in a ValidationError of marshmallow. position: of the resource object.
     """
-    place, unknown = position / "attributes", [resource.unknown_message]
+    place = position / "attributes"
     for name, messages in defects.items():
-        detail = " ".join(_flat(messages))
-        if name not in resource.writable and messages in ((), unknown):
-            detail = f"{quoted(name)} is not an attribute of `{resource.type}`; available:"
-            detail = f"{detail} {quoted(*resource.attributes)}."
-            if name in resource.readable:
-                detail = READ_ONLY
+        if name in resource.writable or messages not in ((), [resource.unknown_message]):
+            detail = " ".join(_flat(messages))
+        elif name in resource.readable:
+            detail = "This attribute is read-only."
+        else:
+            detail = unknown(name, f"an attribute of `{resource.type}`", resource.attributes)
         yield InvalidField(detail, place if name == SCHEMA else place / name)
 
 
@@ -258,13 +232,11 @@ class Unavailable(ApiError, status=503, code="unavailable", title="Service unava
     has an `Idempotency-Key`.
     """
 
-    headers = _RETRY_AFTER
+    headers = retry_after(5)
 
 
 class ServiceStopping(Unavailable, status=503, code="unavailable"):
     """The service stops; nothing was changed."""
-
-    detail = "The service is stopping; send the request again."
 
 
 class IssuerUnavailable(ApiError, status=503, code="issuer_unavailable"):
@@ -278,19 +250,13 @@ class Overloaded(ApiError, status=503, code="overloaded"):
 class DiskFull(ApiError, status=503, code="disk_full"):
     """The disk of the database has too little free space; nothing was changed."""
 
-    headers = _RETRY_AFTER
-
-    def __init__(self, reserve: int) -> None:
-        super().__init__(
-            f"The disk of the database has less than {reserve // 2**20} MB of free space. Nothing "
-            "was changed. Resources can still be read."
-        )
+    headers = Unavailable.headers
 
 
 class QueryTimeout(ApiError, status=503, code="query_timeout"):
     """The database did not filter, sort or count the resources within the time limit."""
 
-    headers = _RETRY_AFTER
+    headers = Unavailable.headers
 
     def __init__(self, seconds: float) -> None:
         super().__init__(

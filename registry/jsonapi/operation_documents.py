@@ -9,8 +9,7 @@ from registry.jsonapi.error_objects import (
     ErrorCollector,
     JsonPointer,
     quoted,
-    unknown_relationship,
-    unknown_type,
+    unknown,
 )
 from registry.jsonapi.error_types import MalformedDocument, NotFound
 from registry.jsonapi.request_documents import (
@@ -155,7 +154,7 @@ class _OperationLoader(DocumentLoader):
         if not isinstance(type_name, str):
             raise MalformedDocument("An object with a `type` is required.", position)
         if type_name not in self._graph:
-            raise NotFound(unknown_type(type_name, self._graph), position / "type")
+            raise NotFound(unknown(type_name, "a type", self._graph), position / "type")
         return self._graph[type_name]
 
 
@@ -163,7 +162,8 @@ def _relationship(resource: ResourceType, name: Any, position: JsonPointer) -> R
     if not isinstance(name, str):
         raise MalformedDocument("`relationship` must be a string.", position)
     if name not in resource.relationships:
-        raise NotFound(unknown_relationship(name, resource), position)
+        kind = f"a relationship of `{resource.type}`"
+        raise NotFound(unknown(name, kind, resource.relationships), position)
     return resource.relationships[name]
 
 

@@ -247,7 +247,7 @@ def parse_size(value: str, parameter: str) -> int:
     """Return a page size. Raises PageTooLarge, or InvalidParameter if it is not a size."""
     size = _parse_positive(value, parameter)
     if size > LARGEST_PAGE:
-        raise PageTooLarge(parameter=parameter)
+        raise PageTooLarge(f"A page has at most {LARGEST_PAGE} resources.", parameter=parameter)
     return size
 
 

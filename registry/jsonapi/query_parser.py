@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Set
 
-from registry.jsonapi.error_objects import ErrorCollector, quoted, unknown_type
+from registry.jsonapi.error_objects import ErrorCollector, quoted, unknown
 from registry.jsonapi.error_types import InvalidParameter
 from registry.jsonapi.filtering import (
     MAX_CONDITIONS,
@@ -91,11 +91,11 @@ class QueryParser:
     def fields(self, parameter: str, value: str, type_name: str) -> None:
         """Take the fields of a type, separated by commas (JSON:API 1.0, Sparse Fieldsets)."""
         if (resource := self._scope.graph.get(type_name)) is None:
-            detail = unknown_type(type_name, self._scope.graph)
+            detail = unknown(type_name, "a type", self._scope.graph)
             raise InvalidParameter(detail, parameter=parameter)
         names = dict.fromkeys(value.split(",") if value else ()).keys()
-        if unknown := names - resource.fieldset_names:
-            refused, supported = sorted(unknown), sorted(resource.fieldset_names)
+        if refused := sorted(names - resource.fieldset_names):
+            supported = sorted(resource.fieldset_names)
             detail = f"Unknown fields of `{type_name}`: {quoted(*refused)}; available: "
             raise InvalidParameter(f"{detail}{quoted(*supported)}.", parameter=parameter)
         self._fields[type_name] = names
@@ -143,9 +143,9 @@ class FeedParser:
     def types(self, parameter: str, value: str) -> None:
         """Take names of types, separated by commas."""
         self._types = tuple(value.split(","))
-        for unknown in dict.fromkeys(self._types):
-            if unknown not in self._known:
-                detail = unknown_type(unknown, self._known)
+        for name in dict.fromkeys(self._types):
+            if name not in self._known:
+                detail = unknown(name, "a type", self._known)
                 self.errors.add(InvalidParameter(detail, parameter=parameter))
 
     def query(self) -> FeedQuery:
@@ -230,8 +230,7 @@ def _parse_counts(value: str, include: Include, scope: QueryScope) -> Mapping[st
                 relationships = resource.relationships
             if name not in relationships or not relationships[name].to_many:
                 available = [each.name for each in relationships.values() if each.to_many]
-                detail = f"{quoted(name)} is not a to-many relationship of `{resource.type}`"
-                detail = f"{detail}; available: {quoted(*available)}."
+                detail = unknown(name, f"a to-many relationship of `{resource.type}`", available)
                 raise InvalidParameter(detail, parameter=WITH_COUNT)
             if text in sent:
                 detail = f"{quoted(text)} must not be repeated."

@@ -21,7 +21,7 @@ from registry.jsonapi.error_objects import (
     JsonPointer,
     json_defect,
     quoted,
-    unknown_relationship,
+    unknown,
 )
 from registry.jsonapi.error_types import (
     InvalidField,
@@ -135,8 +135,8 @@ class DocumentLoader:
         """Return the attributes to store, and those that are read-only and must not differ."""
         if len(attributes) > len(resource.readable) + MAX_ERRORS:
             # The time that marshmallow takes is quadratic in the number of errors.
-            unknown = dict.fromkeys(attributes.keys() - resource.readable.keys(), ())
-            self.errors.extend(invalid_attributes(resource, unknown, position))
+            others = dict.fromkeys(attributes.keys() - resource.readable.keys(), ())
+            self.errors.extend(invalid_attributes(resource, others, position))
         read_only = {
             name: value
             for name, value in attributes.items()
@@ -162,7 +162,8 @@ class DocumentLoader:
             relationship = resource.relationships.get(name)
             member = position / "relationships" / name
             if relationship is None:
-                detail = unknown_relationship(name, resource)
+                kind = f"a relationship of `{resource.type}`"
+                detail = unknown(name, kind, resource.relationships)
                 self.errors.add(InvalidField(detail, member))
             elif relationship.read_only:
                 self.errors.add(InvalidField(f"`{name}` is read-only.", member))

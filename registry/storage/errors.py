@@ -18,13 +18,12 @@ _log = logging.getLogger("registry")
 DUPLICATE_KEY = 11_000
 """MongoDB's error code for a value that a unique index has already."""
 
-
 VALIDATION_FAILURE = 121
 """MongoDB's error code for a record that the validator of its collection refuses."""
 
 
 class RecordRefused(Unavailable, status=503, code="unavailable"):
-    """The validator of a collection has refused a record: another service declares other types."""
+    """The database refuses a record: another service may have declared other types."""
 
 
 @contextmanager

@@ -239,7 +239,10 @@ class Repository:
         self, request: WriteRequest, client: str | None, *, is_refusable: bool = True
     ) -> list[WriteResult]:
         if not self._disk_space.is_enough:
-            raise DiskFull(RESERVE_BYTES)
+            raise DiskFull(
+                f"The disk of the database has less than {RESERVE_BYTES // 2**20} MB of free "
+                "space. Nothing was changed. Resources can still be read."
+            )
         bulkheads = self.bulkheads
         slots, client = (
             (bulkheads.heavy_requests, client)

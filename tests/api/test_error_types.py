@@ -65,11 +65,11 @@ RAISED: dict[type[ApiError], Exception] = {
     errors.IssuerUnavailable: errors.IssuerUnavailable(headers=errors.retry_after(5)),
     errors.Unavailable: errors.Unavailable(),
     errors.Overloaded: errors.Overloaded(headers=errors.retry_after(5)),
-    errors.DiskFull: errors.DiskFull(2**26),
+    errors.DiskFull: errors.DiskFull(),
     errors.QueryTimeout: errors.QueryTimeout(5),
     errors.PositionExpired: errors.PositionExpired(),
     errors.ResultTooLarge: errors.ResultTooLarge(),
-    errors.TooManyRelated: errors.TooManyRelated("computer", 20_000),
+    errors.TooManyRelated: errors.TooManyRelated(),
 }
 """What the code below the views raises for the other errors; tests of each provoke it."""
 

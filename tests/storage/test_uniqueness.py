@@ -63,7 +63,7 @@ def has_conflict(outcome: Outcome, id_: int) -> bool:
     if isinstance(outcome, RequestError):
         (error,) = outcome.errors
         assert isinstance(error, ValueTaken)
-        assert error.about == f"/computers/{id_}"
+        assert error.links == {"about": f"/computers/{id_}"}
         return True
     assert isinstance(outcome, list), outcome
     return False

@@ -29,7 +29,7 @@ from registry.jsonapi.query import NO_PARAMETERS, Query, QueryScope
 from registry.jsonapi.query_parameters import parse_query
 from registry.jsonapi.query_parser import reject_parameters
 from registry.offloading import MAX_INLINE_BYTES, offload
-from registry.protocol import MEDIA_TYPE
+from registry.protocol import MEDIA_TYPE, MERGE, PREFER
 from registry.storage import IdempotencyKey, WriteResult
 
 _Document = TypeVar("_Document")
@@ -108,7 +108,10 @@ class DocumentView(BaseView):
         """
         request = self.request
         if preferences.merges and hdrs.IF_MATCH in request.headers:
-            raise InvalidMerge  # it is not known yet which resource is meant
+            raise InvalidMerge(
+                f"`{hdrs.IF_MATCH}` cannot be used with `{PREFER}: {MERGE}`: it is not known in "
+                "advance which resource the document updates."
+            )
         self.negotiate(extension)
         is_late = not request.content.is_eof()
         body = await read_body(request, extension)

@@ -157,9 +157,12 @@ class UnitOfWork:
             self._records.new_ids.load(holds=self._is_alone)
         limit = _MAX_MEMBERS_OF_LARGE if self._is_large else _MAX_MEMBERS
         if too_many := self._records.load(wanted, limit, follows_links=changes_links):
-            if self._is_large:
-                raise TooManyRelated(too_many, limit)
-            raise TransactionConflict if len(requests) > 1 else _IsLarge
+            if not self._is_large:
+                raise TransactionConflict if len(requests) > 1 else _IsLarge
+            raise TooManyRelated(
+                f"This would unlink more than {limit} resources of the type `{too_many}` at once. "
+                "Nothing was changed; remove some of them from the relationship first."
+            )
 
     def _load_unique(self, writes: Iterable[Write], wanted: Wanted) -> None:
         """Want the records with the unique values that writes set."""

@@ -84,19 +84,17 @@ async def locked(data_dir: Path) -> AsyncIterator[BinaryIO]:
         file = open_private(data_dir / "lock")
     with file:
         deadline = time.monotonic() + _LOCK_SECONDS
-        while not _acquire(file):
-            if time.monotonic() > deadline:
-                reason = f"data directory {data_dir} is in use by another registry"
-                raise StartError(f"{reason}, a service or a command: stop it, or {_ADVICE}")
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    reason = f"data directory {data_dir} is in use by another registry"
+                    advice = f"a service or a command: stop it, or {_ADVICE}"
+                    raise StartError(f"{reason}, {advice}") from None
             await asyncio.sleep(_POLL_SECONDS)
         yield file
-
-
-def _acquire(file: BinaryIO) -> bool:
-    with suppress(BlockingIOError):
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
-    return False
 
 
 @contextmanager

@@ -14,13 +14,11 @@ from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
-    AbstractContextManager,
     AsyncExitStack,
     asynccontextmanager,
     closing,
     suppress,
 )
-from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn, TypeAlias
 
@@ -135,8 +133,8 @@ async def mongod(
         stack.callback(ending.cancel)
         await _wait_until_ready(member, ending)
         link.symlink_to(MEMBER)
-        stack.callback(asyncio.create_task(_limit_log(log, member)).cancel)
-        ending.add_done_callback(partial(_report_end, on_failure))
+        for watching in (_limit_log(log, member), _report_end(ending, on_failure)):
+            stack.callback(asyncio.create_task(watching).cancel)
         yield uri_of(link)
 
 
@@ -147,10 +145,7 @@ def _cache() -> tuple[str, str]:
 
 
 def bound_process(
-    command: tuple[str, ...],
-    directory: Path,
-    output: BinaryIO,
-    inherited: Sequence[int] = (),
+    command: tuple[str, ...], directory: Path, output: BinaryIO, inherited: Sequence[int] = ()
 ) -> AbstractAsyncContextManager[tuple[Process, socket.socket]]:
     """Run a program in a directory until the context or this process ends, even by kill -9.
 
@@ -177,38 +172,29 @@ async def _end_of(process: Process, log: Path) -> str:
     return f"{ended}{f': {hint}' if hint else ''} (its log is {log})"
 
 
-def _report_end(on_failure: Callable[[str], None], ending: asyncio.Task[str]) -> None:
-    if not ending.cancelled():
-        on_failure(f"mongod has ended: {ending.result()}")
+async def _report_end(ending: asyncio.Task[str], on_failure: Callable[[str], None]) -> None:
+    on_failure(f"mongod has ended: {await ending}")
 
 
 async def _wait_until_ready(member: Path, ending: asyncio.Task[str]) -> None:
     """Wait until mongod is the primary. Raises StartError if it ends before, or takes too long."""
-    starting = asyncio.create_task(_become_primary(member))
     try:
-        tasks = (starting, ending)
-        await asyncio.wait(tasks, timeout=START_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-        if ending.done():
-            raise StartError(f"mongod does not start: {ending.result()}")
-        if not starting.done():
-            raise StartError(f"mongod does not start: it was not ready after {START_SECONDS:g} s")
-        starting.result()
+        # Used here only: a client that connected before the initiation assumes no session support.
+        with closing(_client_of(member)) as client:
+            async with asyncio.timeout(START_SECONDS):
+                while not ending.done():
+                    if is_listening(member) and await _is_primary(client):
+                        break
+                    await asyncio.sleep(_POLL_SECONDS)
+                if ending.done():
+                    raise StartError(f"mongod does not start: {ending.result()}")
+                # That of data directories of earlier versions is smaller.
+                await client.admin.command("replSetResizeOplog", size=float(OPLOG_MB))
+    except TimeoutError:
+        reason = f"it was not ready after {START_SECONDS:g} s"
+        raise StartError(f"mongod does not start: {reason}") from None
     except PyMongoError as error:
         raise StartError(f"mongod does not start: {error}") from error
-    finally:
-        starting.cancel()
-
-
-async def _become_primary(member: Path) -> None:
-    """Wait until mongod is the primary of its replica set."""
-    while not is_listening(member):  # noqa: ASYNC110 - nobody would set an event
-        await asyncio.sleep(_POLL_SECONDS)
-    # Used here only: a client that connected before the initiation assumes no session support.
-    with _client_of(member) as client:
-        while not await _is_primary(client):  # noqa: ASYNC110 - as above
-            await asyncio.sleep(_POLL_SECONDS)
-        # That of data directories of earlier versions is smaller.
-        await client.admin.command("replSetResizeOplog", size=float(OPLOG_MB))
 
 
 async def _is_primary(client: _MongoClient) -> bool:
@@ -216,8 +202,8 @@ async def _is_primary(client: _MongoClient) -> bool:
     try:
         hello = await client.admin.command("hello")
         if "isreplicaset" in hello:  # not a member of a set yet, or not yet known to be one
-            members = [{"_id": 0, "host": MEMBER}]
-            await client.admin.command("replSetInitiate", {"_id": "registry", "members": members})
+            config = {"_id": "registry", "members": [{"_id": 0, "host": MEMBER}]}
+            await client.admin.command("replSetInitiate", config)
     except ConnectionFailure:
         return False  # it is about to end
     except OperationFailure as error:
@@ -226,8 +212,8 @@ async def _is_primary(client: _MongoClient) -> bool:
     return bool(hello["isWritablePrimary"])
 
 
-def _client_of(member: Path) -> AbstractContextManager[_MongoClient]:
-    return closing(AsyncIOMotorClient(uri_of(member), serverSelectionTimeoutMS=5000))
+def _client_of(member: Path) -> _MongoClient:
+    return AsyncIOMotorClient(uri_of(member), serverSelectionTimeoutMS=5000)
 
 
 async def _limit_log(log: Path, member: Path) -> NoReturn:
@@ -235,7 +221,7 @@ async def _limit_log(log: Path, member: Path) -> NoReturn:
     while True:
         await asyncio.sleep(_LOG_SECONDS)
         if _move_full(log):
-            with suppress(PyMongoError), _client_of(member) as client:
+            with suppress(PyMongoError), closing(_client_of(member)) as client:
                 await client.admin.command({"logRotate": 1})
 
 

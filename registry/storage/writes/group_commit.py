@@ -7,7 +7,7 @@
   whose transaction fails as a whole: another process writes the same records, or MongoDB rejects
   what one of them stores. It is tried again for some seconds.
 - Groups take turns with requests that run alone. Between two groups, at most one of these is large,
-  and the groups after it have as much time as it took, so each kind has half of the time.
+  and the groups after it have as much time as it took, so large ones have half of the time.
 - A group runs again as a whole if another process has created resources of the same types.
 - A request whose transaction has begun is completed even if its caller leaves. One that waits is
   dropped then.
@@ -94,22 +94,20 @@ class GroupCommit:
         while self._waiting or self._alone or self._large:
             if group := self._next_group():
                 await self._run(group)
-            if (self._alone or self._large) and not (group and time.monotonic() < groups_end):
+            small = [self._alone.popleft() for _ in range(min(len(self._alone), RETRIED_WRITES))]
+            for request in small:
+                await self._run_alone(request)
+            if self._large and not (group and time.monotonic() < groups_end):
                 begin = time.monotonic()
-                await self._run_alone()
+                await self._run_alone(self._large.popleft())
                 groups_end = 2 * time.monotonic() - begin
-            else:
+            elif self._large or not small:
                 await self._gather(len(group))
         self._lane = None
 
-    async def _run_alone(self) -> None:
-        """Run the requests alone between two groups: some small ones, and a large one."""
-        requests = [self._alone.popleft() for _ in range(min(len(self._alone), RETRIED_WRITES))]
-        if self._large:
-            requests.append(self._large.popleft())
-        for request in requests:
-            if not _is_dropped(request):
-                await self._run([request])
+    async def _run_alone(self, request: WriteRequest) -> None:
+        if not _is_dropped(request):
+            await self._run([request])
 
     async def _gather(self, answered: int) -> None:
         """Let the next group wait for the clients of the last one, which often send again at once.

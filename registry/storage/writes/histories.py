@@ -42,8 +42,6 @@ def add_history(records: IdentityMap, graph: Graph, time: str, *, changes_links:
     records: of the unit of work, with the targets that links had. time: of the changes, as stored.
     changes_links: whether the request may have changed links.
     """
-    if not changes_links and not graph.revisions:
-        return
     at, before = datetime.datetime.fromisoformat(time), dict(records.before_request)
     for tracked in tracked_links(graph) if changes_links else ():
         field = tracked.link.foreign_key

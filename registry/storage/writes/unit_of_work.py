@@ -231,7 +231,8 @@ class UnitOfWork:
             except NotFound as error:
                 errors.add(error)
         errors.raise_any()
-        add_history(self._records, self._graph, self._time, changes_links=changes_links)
+        if changes_links or self._graph.revisions:
+            add_history(self._records, self._graph, self._time, changes_links=changes_links)
         return results
 
     def _store_first(self, results: list[WriteResult]) -> None:

@@ -219,7 +219,8 @@ class RelatedOrder:
         """
         plan, targets, is_last = self._plan, self._targets, self._own[0].descending
         has_unlinked, conditions = not targets.filters, targets.conditions
-        if place[-1] is None if place else not is_last:
+        begins_unlinked = place[-1] is None if place else not is_last
+        if begins_unlinked:
             if place or has_unlinked:
                 yield [_UNLINKED]
             if is_last:

@@ -4,14 +4,15 @@ import pytest
 
 from registry.jsonapi.changes import Verb, Write
 from registry.jsonapi.error_types import TooManyRelated
+from registry.storage.writes import unit_of_work
 from tests.storage.writing import Registry, insert_fleet
 from tests.support import Api, Database
 
 COMPUTERS = 1_001
 """Computers of person 1, more than a group unlinks."""
 
-TOO_MANY = 20_001
-"""More than a request unlinks."""
+TOO_MANY = 20_002
+"""More than a request unlinks that keeps one of them."""
 
 
 @pytest.fixture
@@ -37,6 +38,19 @@ async def test_a_change_that_unlinks_too_many_is_refused_until_members_are_remov
     assert await database.computers.count_documents({"person": 1}) == 1
     await registry.write(deletion)
     assert await database.persons.distinct("_id") == [2]
+
+
+async def test_a_change_may_unlink_as_many_as_the_limit_says(
+    registry: Registry, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for limit in ("_MAX_MEMBERS", "_MAX_MEMBERS_OF_LARGE"):
+        monkeypatch.setattr(unit_of_work, limit, COMPUTERS - 1)
+    unlinking = registry.update(("person", 1), computers=[])
+    with pytest.raises(TooManyRelated):
+        await registry.write(unlinking)
+    monkeypatch.setattr(unit_of_work, "_MAX_MEMBERS_OF_LARGE", COMPUTERS)
+    await registry.write(unlinking)
+    assert await database.computers.count_documents({"person": None}) == COMPUTERS
 
 
 async def unlink_beside_others(registry: Registry, database: Database, write: Write) -> None:

@@ -95,9 +95,9 @@ class IdentityMap(dict[RecordKey, Record | None]):
         query = {"$or": conditions} if len(conditions) > 1 else conditions[0]
         limit += len(values.get(ID, ()))
         fields = projection(tracked_fields(resource))
-        records = self._transaction.find(resource.collection, query, fields, limit=limit)
+        records = self._transaction.find(resource.collection, query, fields, limit=limit + 1)
         self.add(resource.type, records)
-        return records, len(records) < limit
+        return records, len(records) <= limit
 
     def add(self, type_name: str, records: Iterable[Record]) -> None:
         """Add stored records."""

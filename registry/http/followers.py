@@ -90,7 +90,7 @@ class Follower:
         self.wake_event.set()
 
     def close(self) -> None:
-        """Leave its connection open: everything is sent."""
+        """Leave its connection as it is: the client has read everything."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -153,7 +153,6 @@ class Followers:
                 yield encode_end(encode_errors(reason.errors, request_id))
         finally:
             self._followers.discard(follower)
-            follower.close()
 
     async def _recent_events(
         self, follower: Follower, window: RecentCommits, position: FeedPosition

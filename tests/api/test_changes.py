@@ -466,6 +466,26 @@ async def test_a_follower_that_is_ended_and_does_not_read_is_disconnected(
         assert await eventually(lambda: number_of_followers(api) == 0, seconds=10)
 
 
+async def test_a_follower_that_does_not_read_a_short_rest_does_not_hold_a_stop(
+    serve: Serve,
+) -> None:
+    api = await serve()
+    async with raw_follower(api) as stopped:
+        await receive_until(stopped, b"event: position")
+        runner = api.client.server.runner
+        server = runner and runner.server
+        assert server
+        transports = [each.transport for each in server.connections if each.transport]
+        for transport in transports:
+            opened = transport.get_extra_info("socket")
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        while not any(transport.get_write_buffer_size() for transport in transports):
+            await api.operate(*(add(new("computer", serial="S" * 250)) for _ in range(40)))
+            await asyncio.sleep(0.3)
+        await api.app.shutdown()
+        assert await eventually(lambda: number_of_followers(api) == 0, seconds=10)
+
+
 @pytest.mark.parametrize("code", [280, 13], ids=["position_expired", "internal_error"])
 async def test_followers_that_can_never_continue_get_the_reason(
     api: Api, monkeypatch: pytest.MonkeyPatch, code: int, request: pytest.FixtureRequest

@@ -94,13 +94,16 @@ class FeedView(DocumentView):
         following = self.app[FOLLOWERS].events(
             after, follower, self.client, request_id(self.request)
         )
-        async with aclosing(following):
-            beginning = await anext(following)
-            await response.prepare(self.request)
-            await response.write(beginning)
-            async for events in following:
-                await write_parts(response.write, events, _MAX_EVENTS_BYTES)
-        await response.write_eof()
+        try:
+            async with aclosing(following):
+                beginning = await anext(following)
+                await response.prepare(self.request)
+                await response.write(beginning)
+                async for events in following:
+                    await write_parts(response.write, events, _MAX_EVENTS_BYTES)
+            await response.write_eof()  # waits for a client that has not read the rest
+        finally:
+            follower.close()
         return response
 
     def _after(self, query: FeedQuery) -> FeedPosition | None:

@@ -10,10 +10,10 @@ const MAX_ATTEMPTS = 4
 const MAX_PAGE_SIZE = 1_000
 
 /**
- * seconds: 0 sets no limit. asks: whether for a valid token, if need be.
+ * accept: a media type to read as it arrives, without a limit of time. asks: whether for a valid token, if need be.
  * @typedef {{
  *   query?: Query, body?: unknown, file?: Blob, headers?: Record<string, string>, signal?: AbortSignal,
- *   accept?: string, seconds?: number, asks?: boolean,
+ *   accept?: string, asks?: boolean,
  * }} Options
  */
 
@@ -159,13 +159,13 @@ class Api {
    * @param {string} method @param {string} path which a reverse proxy may serve below a prefix
    * @param {Options} options
    */
-  async #send(method, path, { query = {}, body, file, headers, signal, accept = MEDIA_TYPE, seconds }) {
+  async #send(method, path, { query = {}, body, file, headers, signal, accept = MEDIA_TYPE }) {
     const sent = new Headers({ Accept: accept, ...headers })
     if (this.token) sent.set("Authorization", `Bearer ${this.token}`)
     if (body) sent.set("Content-Type", path === "/operations" ? ATOMIC : MEDIA_TYPE)
     const url = new URL(`.${path}`, document.baseURI)
     url.search = String(new URLSearchParams(query))
-    const limit = seconds === 0 ? [] : [AbortSignal.timeout(TIMEOUT_MS)]
+    const limit = accept === MEDIA_TYPE ? [AbortSignal.timeout(TIMEOUT_MS)] : []
     const signals = AbortSignal.any([...(signal ? [signal] : []), ...limit])
     const content = body ? JSON.stringify(body) : file
     return arrived(fetch(url, { method, headers: sent, body: content, signal: signals }))

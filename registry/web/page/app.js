@@ -6,8 +6,8 @@ import { announce } from "./dialogs.js"
 import { byId, h } from "./dom.js"
 import { follow } from "./feed.js"
 import { findBox } from "./find.js"
-import { bringFile, List } from "./list.js"
-import { currentPath, failed, markType, navigate, paste, recover, refresh, startRouter, tell } from "./router.js"
+import { bringFile, listOf } from "./list.js"
+import { currentPath, failed, markType, navigate, paste, refresh, startRouter } from "./router.js"
 import { counted } from "./texts.js"
 import { readableTypes, writableTypes } from "./types.js"
 
@@ -21,12 +21,12 @@ async function viewOf(path, state, signal) {
   const type = collection ? types.find((other) => other.path === `/${collection}`) : types[0]
   if (!type) throw new Failure(types.length > 0 ? 404 : 403)
   if (id && !/^[0-9]+$/.test(id)) throw new Failure(404)
-  if (!id) return new List(type, type.path, state, signal)
+  if (!id) return listOf(type, type.path, state, signal)
   if (!link) return new (await arrived(import("./card.js"))).Card(type, id, signal)
   const relationship = type.relationships.find((other) => other.many && other.name === link)
   const target = relationship && types.find((other) => other.name === relationship.target)
   if (!target) throw new Failure(404)
-  return new List(target, `${type.path}/${id}/${link}`, state, signal, type)
+  return listOf(target, `${type.path}/${id}/${link}`, state, signal, type)
 }
 
 /** Show the types that may be read, and the box that finds their resources. */
@@ -38,9 +38,9 @@ function showTypes() {
   const input = findBox(found, pick, {
     label: "Find",
     placeholder: `Find ${names}`,
-    id: "find",
     onAll: (type, text) => navigate(type.path, new URLSearchParams({ "filter[search]": text })),
   })
+  input.id = "find"
   byId("search").replaceChildren(input.closest(".find") ?? input)
   byId("types").replaceChildren(...types.map((type) => h("a", { href: `#${type.path}` }, type.plural)))
   markType()
@@ -79,8 +79,9 @@ function onDrop(event) {
 /** @param {DragEvent} event */
 const hasFiles = (event) => event.dataTransfer?.types.includes("Files") ?? false
 
-/** Focus the first row's link, or else the heading. */
-function skip() {
+/** Focus the first row's link, or else the heading. @param {MouseEvent} event */
+function skip(event) {
+  event.preventDefault()
   const main = byId("main")
   const link = main.querySelector("tbody a") ?? main.querySelector("h1")
   if (link instanceof HTMLElement) link.focus()
@@ -100,10 +101,7 @@ async function start() {
   const prepare = () => import("./card.js").catch(() => {}) // so that cards open at once
   byId("main").addEventListener("pointerover", prepare, { once: true })
   document.addEventListener("keydown", prepare, { once: true })
-  byId("skip").addEventListener("click", (event) => {
-    event.preventDefault()
-    skip()
-  })
+  byId("skip").addEventListener("click", skip)
   document.addEventListener("keydown", onKey)
   document.addEventListener("paste", onPaste)
   document.addEventListener("dragover", (event) => hasFiles(event) && event.preventDefault())
@@ -114,14 +112,7 @@ async function start() {
   })
   byId("find").focus()
   await startRouter(viewOf)
-  follow({
-    onChanges: tell,
-    onGap: refresh,
-    onConnection: (isConnected) => {
-      byId("connection").textContent = isConnected ? "" : "Not connected: this page may be out of date."
-      if (isConnected) recover()
-    },
-  })
+  follow()
 }
 
 start().catch((error) => byId("main").replaceChildren(failed(error, () => location.reload())))

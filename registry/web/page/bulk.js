@@ -31,15 +31,14 @@ export async function remove(type, ids) {
 export async function setAttribute(type, ids) {
   const attributes = type.attributes.filter((attribute) => !attribute.readOnly)
   const chosen = () => /** @type {Attribute} */ (attributes.find(({ name }) => name === names.value))
-  const place = h("div", { class: "field" })
+  const place = h("div")
   let control = controlFor(attributes[0], null)
   const showValue = () => {
     control = controlFor({ ...chosen(), required: !chosen().nullable }, null)
-    control.id = "set-value"
-    place.replaceChildren(h("label", { for: control.id }, "Value"), control)
+    place.replaceChildren(field("Value", control))
   }
   const options = attributes.map(({ name, label }) => new Option(label, name))
-  const names = h("select", { id: "set-name", change: showValue }, ...options)
+  const names = h("select", { change: showValue }, ...options)
   showValue()
   const title = `Change ${countedOf(type, ids.length)}`
   const answer = ask(title, [field("Attribute", names), place], "Apply")

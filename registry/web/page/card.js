@@ -42,7 +42,8 @@ export class Card {
     this.path = `${type.path}/${id}`
     this.signal = signal
     /** What was read last. @type {Version} */
-    this.shown = { resource: { type: type.name, id, attributes: {} }, included: [], etag: "", name: "" }
+    this.shown = { resource: { type: type.name, id, attributes: {} }, included: [], etag: "" }
+    this.title = ""
     /** @type {Part[]} */
     this.parts = links(type, true).map((link) =>
       link.target === "revision" ? timeline(type, this.path, link, signal) : section(this, link),
@@ -51,14 +52,11 @@ export class Card {
     this.element = h("article", { class: "card" }, this.#header, this.#paper, linked)
   }
 
-  get title() {
-    return this.shown.name
-  }
-
   async #read() {
     const { document, etag } = await api.get(this.path, fieldsWithNames(this.type), this.signal)
     const { data: resource, included = [] } = document
-    return (this.shown = { resource, included, etag, name: nameOf(this.type, resource) })
+    this.title = nameOf(this.type, resource)
+    return (this.shown = { resource, included, etag })
   }
 
   async #load() {
@@ -91,10 +89,10 @@ export class Card {
 
   /** Show what was read last. */
   render() {
-    const { type } = this
-    const { resource, name } = this.shown
+    const { type, title } = this
+    const { resource } = this.shown
     const crumb = h("p", { class: "crumb" }, h("a", { href: `#${type.path}` }, type.plural))
-    const heading = h("h1", { tabindex: "-1" }, h("bdi", {}, name))
+    const heading = h("h1", { tabindex: "-1" }, h("bdi", {}, title))
     show(this.#header, h("div", {}, crumb, heading), mayWrite(type.name) && this.#actions)
     if (this.#editor) return
     const attributes = type.attributes.filter((attribute) => attribute !== type.display || !attribute.readOnly)
@@ -128,17 +126,15 @@ export class Card {
     const label = linked ? "Change" : "Assign"
     const named = (/** @type {string} */ verb) => ({ "aria-label": `${verb}: ${link.label}` })
     const kind = { class: linked ? null : "primary" }
-    const assign = button(label, () => this.#assign(link), { ...named(label), ...kind })
+    const choose = async () => {
+      const target = await chooseResource(`Choose the ${link.label.toLowerCase()} of ${this.title}`, link.target)
+      if (target) await this.#relink(link, target)
+    }
+    const assign = button(label, choose, { ...named(label), ...kind })
     const free = linked && button("Unassign", () => this.#relink(link, null), named("Unassign"))
     const buttons = mayLink(type, link) && h("span", { class: "actions" }, assign, free)
     const value = h("span", {}, linkTo(type, link, resource, included))
     return [h("dt", {}, link.label), h("dd", { class: "link" }, value, buttons)]
-  }
-
-  /** Ask for the resource that is to be linked. @param {Relationship} link */
-  async #assign(link) {
-    const target = await chooseResource(`Choose the ${link.label.toLowerCase()} of ${this.shown.name}`, link.target)
-    if (target) await this.#relink(link, target)
   }
 
   /**
@@ -174,14 +170,14 @@ export class Card {
 
   /** Ask, saying what happens to what is linked, and delete the resource. */
   async #delete() {
-    const { type } = this
-    const { name, etag } = this.shown
+    const { type, title } = this
+    const { etag } = this.shown // of what is asked for
     const losses = this.parts.flatMap((part) => part.losses?.() ?? [])
     const help = [...losses, "This cannot be undone."].map((text) => h("p", {}, text))
-    if (!(await ask(`Delete ${name}?`, help, "Delete", { isDanger: true }))) return
+    if (!(await ask(`Delete ${title}?`, help, "Delete", { isDanger: true }))) return
     try {
       await api.change("DELETE", this.path, { headers: { "If-Match": etag } })
-      announce(`Deleted ${name}.`)
+      announce(`Deleted ${title}.`)
       navigate(type.path)
     } catch (error) {
       await this.load().catch(() => {})

@@ -2,39 +2,28 @@
 
 import { button, buttons, byId, h, isChanged, newId } from "./dom.js"
 
-/** What a note offers: a link by its target, or an action. @typedef {[string, string | (() => unknown)]} Offer */
-
 const NOTE_MS = 10_000
 const STORED = "Rows that are already stored remain."
 
 /**
  * Tell everybody what has happened, also those who hear the page.
- * @param {string} text @param {{ isError?: boolean, offer?: Offer }} [options]
+ * @param {string} text @param {{ isError?: boolean, offer?: HTMLElement }} [options] offer: a link or a button
  */
 export function announce(text, { isError = false, offer } = {}) {
   const remove = () => note.remove()
   const close = button("×", remove, { "aria-label": "Close", class: "quiet" })
-  const [label, target] = offer ?? [""]
-  const act = typeof target === "function" && (() => (remove(), target()))
-  const control = act ? button(label, act) : target && h("a", { href: target }, label)
-  const note = h("div", { class: isError ? "note error" : "note" }, h("span", {}, text), control, close)
-  const region = byId(isError ? "alerts" : "notes")
-  place(region)
-  region.replaceChildren(note)
+  offer?.addEventListener("click", remove)
+  const note = h("div", { class: isError ? "note error" : "note" }, h("span", {}, text), offer, close)
+  placeNotes()
+  byId(isError ? "alerts" : "notes").replaceChildren(note)
   if (!isError) setTimeout(remove, NOTE_MS)
 }
 
-/**
- * Move notes to where they can be used: into the dialog on top, beside which everything is inert.
- * @param {HTMLElement} notes
- */
-function place(notes) {
+/** Move notes to where they can be used: into the dialog on top, beside which everything is inert. */
+function placeNotes() {
   const top = [...document.querySelectorAll("dialog[open]")].at(-1) ?? document.body
-  if (notes.parentElement !== top) top.append(notes)
+  if (byId("told").parentElement !== top) top.append(byId("told"))
 }
-
-/** The places of notes. */
-const regions = () => [byId("notes"), byId("alerts")]
 
 /**
  * Open a modal dialog, which asks before it loses something; it is removed when it closes.
@@ -55,12 +44,12 @@ export function openDialog(title, content, { stays = false, kind } = {}) {
     tryToClose()
   })
   dialog.addEventListener("close", () => {
-    regions().forEach(place)
+    placeNotes()
     dialog.remove()
   })
   document.body.append(dialog)
   dialog.showModal()
-  for (const notes of regions()) if (notes.hasChildNodes()) place(notes)
+  if (byId("told").querySelector(".note")) placeNotes()
   return dialog
 }
 

@@ -74,10 +74,10 @@ export const buttons = (...children) => h("div", { class: "buttons" }, ...childr
 
 /**
  * Return a control, with the box that it may be part of, its label, and what belongs to it.
- * @param {string} label @param {HTMLElement} control which has an id
- * @param {...Child} more
+ * @param {string} label @param {HTMLElement} control @param {...Child} more
  */
 export function field(label, control, ...more) {
+  control.id ||= newId()
   const shown = control.closest(".find") ?? control
   return h("div", { class: "field" }, h("label", { for: control.id }, label), shown, ...more)
 }

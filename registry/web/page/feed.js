@@ -1,6 +1,8 @@
 /** The change feed: what others change, as it happens. */
 
 import { api, Failure, linkedTo, pause, piecesOf } from "./api.js"
+import { byId } from "./dom.js"
+import { recover, refresh, tell } from "./router.js"
 
 const FIRST_WAIT_MS = 2_000
 const MAX_WAIT_MS = 4_000
@@ -9,18 +11,10 @@ const MAX_WAIT_MS = 4_000
 const SILENCE_MS = 45_000
 
 /**
- * onChanges: called with those that arrive together. onGap: called if some are no longer known; reads all again.
- * @typedef {{
- *   onChanges(changes: Change[]): void, onGap(): unknown, onConnection(isConnected: boolean): void,
- * }} Follower
+ * Tell the view what changes since the first document was read, while the page is visible: a browser has few
+ * connections for all its tabs. If some changes are no longer known, the view is read again.
  */
-
-/**
- * Follow the changes since the first document was read, while the page is visible: a browser has few connections for
- * all its tabs.
- * @param {Follower} follower
- */
-export function follow({ onChanges, onGap, onConnection }) {
+export function follow() {
   let stop = new AbortController()
   let position = api.position
   const run = async (/** @type {AbortSignal} */ signal) => {
@@ -29,19 +23,19 @@ export function follow({ onChanges, onGap, onConnection }) {
       try {
         for await (const events of eventsAfter(position, signal)) {
           wait = FIRST_WAIT_MS
-          onConnection(true)
+          showConnection(true)
           position = events.flatMap((event) => fieldOf(event, "id")).at(-1) ?? position
           const changes = events.flatMap((event) => fieldOf(event, "data")).flatMap(changeOf)
-          if (changes.length > 0) onChanges(changes)
+          if (changes.length > 0) tell(changes)
         }
       } catch (error) {
         if (signal.aborted) return
         const isExpired = error instanceof Failure && (error.status === 410 || error.status === 400)
         if (isExpired && position) {
           api.position = ""
-          await onGap()
+          await refresh()
           position = api.position
-        } else onConnection(false)
+        } else showConnection(false)
       }
       await pause(wait, signal).catch(() => {})
       wait = Math.min(2 * wait, MAX_WAIT_MS)
@@ -54,8 +48,14 @@ export function follow({ onChanges, onGap, onConnection }) {
   }
   document.addEventListener("visibilitychange", start)
   window.addEventListener("online", start)
-  window.addEventListener("offline", () => onConnection(false))
+  window.addEventListener("offline", () => showConnection(false))
   start()
+}
+
+/** @param {boolean} isConnected */
+function showConnection(isConnected) {
+  byId("connection").textContent = isConnected ? "" : "Not connected: this page may be out of date."
+  if (isConnected) recover()
 }
 
 /**
@@ -75,7 +75,7 @@ async function* eventsAfter(position, signal) {
   const signals = AbortSignal.any([signal, silence.signal])
   try {
     hear()
-    const options = { query, signal: signals, accept: "text/event-stream", seconds: 0 }
+    const options = { query, signal: signals, accept: "text/event-stream" }
     for await (const events of piecesOf(await api.fetch("GET", "/changes", options), "\n\n")) {
       hear()
       yield events

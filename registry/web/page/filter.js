@@ -1,7 +1,7 @@
 /** Filters: those in force, and the dialog that asks for one by the operators of its type. */
 
 import { ask } from "./dialogs.js"
-import { button, field as labelled, h } from "./dom.js"
+import { button, field, h } from "./dom.js"
 import { labelOf, operators } from "./types.js"
 import { controlFor, parsed } from "./values.js"
 
@@ -12,12 +12,12 @@ import { controlFor, parsed } from "./values.js"
 export function chips(type, state, onRemove) {
   const filters = [...state].filter(([name]) => name.startsWith("filter["))
   const items = filters.map(([name, value]) => {
-    const [, field, operator = "eq"] = /^filter\[([^\]]+)\](?:\[(\w+)\])?$/.exec(name) ?? []
-    const filter = type.filters.find((other) => other.name === field)
+    const [, compared, operator = "eq"] = /^filter\[([^\]]+)\](?:\[(\w+)\])?$/.exec(name) ?? []
+    const filter = type.filters.find((other) => other.name === compared)
     const isNull = operator === "null"
     const words = operatorLabel(filter, isNull ? (value === "true" ? "isNull" : "isNotNull") : operator)
-    const isSearch = !filter && field === "search"
-    const condition = `${labelOf(field ?? name)} ${words ?? operator}${isNull ? "" : ` ${value}`}`
+    const isSearch = !filter && compared === "search"
+    const condition = `${labelOf(compared ?? name)} ${words ?? operator}${isNull ? "" : ` ${value}`}`
     const text = isSearch ? `contains “${value}”` : condition
     const remove = button("×", () => onRemove(name), { "aria-label": `Remove: ${text}`, class: "quiet" })
     return h("li", {}, h("bdi", {}, text), remove)
@@ -27,20 +27,19 @@ export function chips(type, state, onRemove) {
 
 /**
  * Ask for a filter; return its query parameter, or null.
- * @param {Type} type @param {string} [field] what to filter by; by default, the name of the resource
+ * @param {Type} type @param {string} [preferred] what to filter by; by default, the name of the resource
  */
-export async function askForFilter(type, field = type.display?.name) {
+export async function askForFilter(type, preferred = type.display?.name) {
   const fields = type.filters.filter(({ name }) => !name.endsWith(".id"))
   const filter = () => /** @type {Filter} */ (fields.find(({ name }) => name === names.value))
-  const place = h("div", { class: "field" })
+  const place = h("div")
   let control = controlFor(fields[0].value, null)
   const showValue = () => {
     const operand = operators[operator.value]?.operand
     const kind = operand === "value" ? filter().value.kind : "text"
     control = controlFor({ ...filter().value, kind, nullable: kind === "boolean", required: true }, null)
-    control.id = "filter-value"
-    const hint = operand === "list" ? h("small", {}, "Separate several values by commas.") : ""
-    place.replaceChildren(h("label", { for: control.id }, "Value"), control, hint)
+    const hint = operand === "list" && h("small", {}, "Separate several values by commas.")
+    place.replaceChildren(field("Value", control, hint))
     place.hidden = control.disabled = !operand
   }
   const showOperators = () => {
@@ -50,11 +49,11 @@ export async function askForFilter(type, field = type.display?.name) {
     operator.replaceChildren(...choices.map((name) => new Option(operatorLabel(filter(), name), name)))
     showValue()
   }
-  const options = fields.map(({ name, label }) => new Option(label, name, false, name === field))
-  const names = h("select", { id: "filter-field", change: showOperators }, ...options)
-  const operator = h("select", { id: "filter-operator", change: showValue })
+  const options = fields.map(({ name, label }) => new Option(label, name, false, name === preferred))
+  const names = h("select", { change: showOperators }, ...options)
+  const operator = h("select", { change: showValue })
   showOperators()
-  const content = [labelled("Column", names), labelled("Condition", operator), place]
+  const content = [field("Column", names), field("Condition", operator), place]
   const answer = ask("Filter", content, "Apply")
   control.focus()
   if (!(await answer)) return null

@@ -52,11 +52,11 @@ async function search(type, filter, signal) {
  * @param {Type[]} types
  * @param {(type: Type, resource: Resource, name: string) => unknown} onPick
  * @param {{
- *   label: string, placeholder?: string, id?: string, onNew?: (type: Type, text: string) => unknown,
+ *   label: string, placeholder?: string, onNew?: (type: Type, text: string) => unknown,
  *   onAll?: (type: Type, text: string) => unknown,
  * }} options onNew: creates what is not found. onAll: shows all that is found
  */
-export function findBox(types, onPick, { label, placeholder = "", id = newId(), onNew, onAll }) {
+export function findBox(types, onPick, { label, placeholder = "", onNew, onAll }) {
   const box = copy("find-box")
   const [input] = box.querySelectorAll("input")
   const [list] = box.querySelectorAll("ul")
@@ -207,7 +207,7 @@ export function findBox(types, onPick, { label, placeholder = "", id = newId(), 
   list.id = newId()
   list.ariaLabel = input.ariaLabel = label
   input.setAttribute("aria-controls", list.id)
-  Object.assign(input, { id, placeholder })
+  input.placeholder = placeholder
   input.addEventListener("input", () => begin((signal) => pause(WAIT_MS, signal).then(() => find(signal))))
   input.addEventListener("keydown", onKey)
   input.addEventListener("blur", () => open(false))

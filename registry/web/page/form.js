@@ -17,8 +17,8 @@ export class Form {
   /** @type {Map<string, Field>} */
   #fields = new Map()
 
-  /** The linked resources, by relationship. @type {Map<string, Identifier>} */
-  #linked = new Map()
+  /** The links that were chosen, as the relationships of a resource. @type {Record<string, Linkage>} */
+  links = {}
 
   message = h("p", { role: "alert", class: "error" })
 
@@ -52,7 +52,6 @@ export class Form {
   /** @param {string} name @param {string} label @param {Control} control @param {Attribute} [attribute] */
   #add(name, label, control, attribute) {
     const [hintId, errorId] = [newId(), newId()]
-    control.id ||= newId()
     control.setAttribute("aria-describedby", `${hintId} ${errorId}`)
     const hint = attribute?.description && h("small", { id: hintId }, attribute.description)
     const error = h("p", { id: errorId, class: "error" })
@@ -63,13 +62,13 @@ export class Form {
   /** @param {Relationship} link */
   #addLink({ name, label, target }) {
     const pick = (/** @type {Type} */ _, /** @type {Resource} */ { id }, /** @type {string} */ text) => {
-      this.#linked.set(name, { type: target, id })
+      this.links[name] = { data: { type: target, id } }
       input.value = text
       input.setCustomValidity("")
     }
     const input = findBox([typeOf(target)], pick, { label, placeholder: "Type to find…" })
     input.addEventListener("input", () => {
-      this.#linked.delete(name)
+      delete this.links[name]
       input.setCustomValidity(input.value.trim() && "Choose one of the results, or leave this empty.")
     })
     this.#add(name, label, input)
@@ -78,7 +77,7 @@ export class Form {
   /** Begin again. */
   reset() {
     this.element.reset()
-    this.#linked.clear()
+    this.links = {}
   }
 
   /** @param {string} text of what has become of the resource */
@@ -115,11 +114,6 @@ export class Form {
       else if (attribute) values[name] = valueOf(attribute.kind, control)
     }
     return this.#focusInvalid() ? null : values
-  }
-
-  /** Return the links that were chosen, as the relationships of a resource. */
-  links() {
-    return Object.fromEntries([...this.#linked].map(([name, data]) => [name, { data }]))
   }
 
   /** Show why a change was refused: at the fields that the errors point at, or below all. @param {unknown} error */
@@ -172,11 +166,12 @@ export function openCreation(type, { onCreated, text = "", isSingle = false }) {
   let last = null
   const again = h("input", { type: "checkbox", id: newId(), checked: staysOpen })
   const send = async (/** @type {Record<string, any>} */ attributes) => {
-    const data = { type: type.name, attributes, relationships: form.links() }
+    const data = { type: type.name, attributes, relationships: form.links }
     const query = type.display ? { [`fields[${type.name}]`]: type.display.name } : {}
     const document = await api.change("POST", type.path, { query, body: { data } })
     const created = (last = /** @type {Resource} */ (document?.data))
-    if (!isSingle) announce(`Created ${nameOf(type, created)}.`, { offer: ["Open", `#${type.path}/${created.id}`] })
+    const offer = h("a", { href: `#${type.path}/${created.id}` }, "Open")
+    if (!isSingle) announce(`Created ${nameOf(type, created)}.`, { offer })
     staysOpen = again.defaultChecked = again.checked
     if (isSingle || !staysOpen) return dialog.close()
     form.reset()

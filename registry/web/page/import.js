@@ -8,7 +8,7 @@ import { refresh } from "./router.js"
 import { counted, NONE, readable } from "./texts.js"
 import { countedOf, labelOf, linkable, typeOf, writableTypes } from "./types.js"
 
-/** What the service has told of a file. @typedef {{ meta: any, errors: ErrorObject[], isComplete: boolean }} Report */
+/** What the service has told of a file. @typedef {{ meta: any, errors: ErrorObject[] }} Report */
 
 const MAX_SHOWN = 100
 const MAX_ERRORS = 10_000
@@ -107,7 +107,7 @@ const alertOf = (text) => h("p", { role: "alert", class: "error" }, text)
 function jobOf(type, headers, file, signal, onBusy) {
   const result = h("div", { role: "status", class: "result" })
   const ignored = h("p", { class: "ignored" })
-  const key = h("select", { id: "import-key" })
+  const key = h("select")
   const names = columnNames(type)
   const selects = headers.map((header, index) => {
     const meant = columnFor(header, names)
@@ -166,13 +166,12 @@ function jobOf(type, headers, file, signal, onBusy) {
    */
   const send = async (isDryRun, onProgress) => {
     /** @type {Report} */
-    const report = { meta: { rows: 0, invalid: 0 }, errors: [], isComplete: false }
+    const report = { meta: { rows: 0, invalid: 0 }, errors: [] }
     const sent = { "Content-Type": file.type, ...(isDryRun ? { Prefer: "tx=rollback" } : {}) }
-    const options = { query: queryOf(), file, headers: sent, signal, seconds: 0, accept: "*/*" }
+    const options = { query: queryOf(), file, headers: sent, signal, accept: "*/*" }
     for await (const lines of piecesOf(await api.fetch("POST", type.path, options), "\n")) {
       for (const { meta, errors = [] } of lines.map((line) => JSON.parse(line))) {
         report.meta = meta ?? report.meta
-        report.isComplete = Boolean(meta?.complete)
         if (report.errors.length < MAX_ERRORS) report.errors.push(...errors)
       }
       onProgress(report.meta.rows)
@@ -181,7 +180,7 @@ function jobOf(type, headers, file, signal, onBusy) {
   }
 
   /** @param {Report} report @param {boolean} isDryRun */
-  const tell = ({ meta, errors, isComplete }, isDryRun) => {
+  const tell = ({ meta, errors }, isDryRun) => {
     const good = meta.rows - meta.invalid
     const counts = Object.entries(EFFECTS).flatMap(([effect, label]) =>
       Object.entries(meta[effect] ?? {}).map(([name, count]) => `${label}: ${countedOf(typeOf(name), Number(count))}.`),
@@ -191,10 +190,10 @@ function jobOf(type, headers, file, signal, onBusy) {
     const invalid = meta.invalid > 0 ? `${counted(meta.invalid, "row")} cannot be imported. ` : ""
     const line = first?.source?.line ? `Line ${first.source.line}: ` : ""
     const apply = button(`Import ${counted(good, "row")}`, () => run(false, meta.rows), { class: "primary" })
-    const mayApply = isDryRun && isComplete && good > 0
+    const mayApply = isDryRun && meta.complete && good > 0
     const stopped = isDryRun || key.value ? STOPPED : STOPPED_CREATING
     show(
-      !isComplete && alertOf(stopped),
+      !meta.complete && alertOf(stopped),
       h("p", { class: "done" }, [found, ...counts].join(" ")),
       first && h("p", { class: "error" }, invalid, line, readable(first.detail)),
       mayApply && buttons(apply),

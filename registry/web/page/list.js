@@ -1,10 +1,9 @@
 /** The view of a collection: its pages, sorted and filtered as its address says, which follow what others change. */
 
 import { api, arrived, partsOf } from "./api.js"
+import { controlsOf } from "./controls.js"
 import { button, buttons, h, show } from "./dom.js"
-import { askForFilter, chips } from "./filter.js"
 import { inTurn, later } from "./reads.js"
-import { address, navigate } from "./router.js"
 import { selectionOf } from "./selection.js"
 import { columnsOf, Table } from "./table.js"
 import { counted, number } from "./texts.js"
@@ -15,82 +14,66 @@ const ROWS_MS = 150
 const TOTALS_MS = 2_500
 const REVOKE_MS = 60_000
 
-export class List {
+/**
+ * Return the view of a collection.
+ * @param {Type} type @param {string} path of the collection
+ * @param {URLSearchParams} state sort, filters and page, as in the address
+ * @param {AbortSignal} signal ends the view
+ * @param {Type} [parent] the type of the resource that the collection belongs to
+ * @returns {View}
+ */
+export function listOf(type, path, state, signal, parent) {
+  const filters = Object.fromEntries([...state].filter(([name]) => name.startsWith("filter")))
+  const counts = countedLinks(type).map((link) => link.name)
+  const query = { ...fieldsWithNames(type), ...(counts.length > 0 ? { withCount: counts.join(",") } : {}) }
+  const columns = columnsOf(type, parent?.name)
+  const sort = state.get("sort") ?? (type.writable ? columns[0].sort : "") ?? ""
+  /** Finds what is shown on all pages. @type {Query} */
+  const all = { ...query, ...filters, ...(sort ? { sort } : {}) }
   /** Ids of the resources to read again. @type {Set<string>} */
-  #changed = new Set()
+  const changed = new Set()
   /** How many resources were known when the page was read, without those that were deleted since. */
-  #known = NaN
-  #actions = h("div", { class: "actions" })
-  #newer = h("div", { role: "status" })
-  #count = h("span", { class: "count" })
-  #content = h("div")
+  let known = NaN
+
+  const selection = selectionOf(type, path, filters)
+  const controls = controlsOf(type, path, state, columns, sort)
+  const headed = columns.map((column) => ({ ...column, head: controls.heading(column) }))
+  const table = new Table(type, mayWrite(type.name) ? [selection.column, ...headed] : headed)
+  const take = button("Download CSV", () => download())
+  const bring = button("Import CSV", () => bringFile(type))
+  const create = button(`New ${type.label.toLowerCase()}`, () => openForm(), { class: "primary" })
+  const additions = !parent && mayWrite(type.name) ? [bring, create] : []
+  const up = path.split("/").slice(0, 3).join("/")
+  const crumb = parent && h("p", { class: "crumb" }, h("a", { href: `#${up}` }, parent.label))
+  const count = h("span", { class: "count" })
+  const heading = h("h1", { tabindex: "-1" }, type.plural, " ", count)
+  const actions = h("div", { class: "actions" })
+  const header = h("header", {}, h("div", {}, crumb, heading), actions)
+  const newer = h("div", { role: "status" })
+  const content = h("div")
+  const element = h("section", { class: "list" }, header, controls.filters, newer, content, selection.element)
 
   /** Read the page, and later the count. Raises Failure, AbortError. */
-  load = inTurn(() => this.#load())
-  #readRows = later(() => this.#readChanged(), ROWS_MS)
-  #readCounts = later(() => this.#readChanged(this.table.resources), TOTALS_MS)
-  #readTotal = later(() => this.#showCount(), TOTALS_MS)
-
-  /**
-   * @param {Type} type @param {string} path of the collection
-   * @param {URLSearchParams} state sort, filters and page, as in the address
-   * @param {AbortSignal} signal ends the view
-   * @param {Type} [parent] the type of the resource that the collection belongs to
-   */
-  constructor(type, path, state, signal, parent) {
-    this.type = type
-    this.path = path
-    this.state = state
-    this.signal = signal
-    this.title = type.plural
-    this.filters = Object.fromEntries([...state].filter(([name]) => name.startsWith("filter")))
-    const counts = countedLinks(type).map((link) => link.name)
-    this.query = { ...fieldsWithNames(type), ...(counts.length > 0 ? { withCount: counts.join(",") } : {}) }
-    this.columns = columnsOf(type, parent?.name)
-    this.sort = state.get("sort") ?? (type.writable ? this.columns[0].sort : "") ?? ""
-    const columns = this.columns.map((column) => ({ ...column, head: this.#heading(column) }))
-    this.selection = selectionOf(type, path, this.filters)
-    this.table = new Table(type, mayWrite(type.name) ? [this.selection.column, ...columns] : columns)
-    this.selection.attach(this.table)
-    const take = button("Download CSV", () => this.#download(take))
-    this.tools = [this.#sortBox(), button("Filter", () => this.#chooseFilter()), take]
-    const bring = button("Import CSV", () => bringFile(type))
-    const create = button(`New ${type.label.toLowerCase()}`, () => this.#create(), { class: "primary" })
-    this.additions = !parent && mayWrite(type.name) ? [bring, create] : []
-    const up = path.split("/").slice(0, 3).join("/")
-    const crumb = parent && h("p", { class: "crumb" }, h("a", { href: `#${up}` }, parent.label))
-    const heading = h("h1", { tabindex: "-1" }, type.plural, " ", this.#count)
-    const header = h("header", {}, h("div", {}, crumb, heading), this.#actions)
-    const filters = chips(type, state, (name) => this.#navigate({ [name]: "" }))
-    const parts = [header, filters, this.#newer, this.#content, this.selection.element]
-    this.element = h("section", { class: "list" }, ...parts)
-  }
-
-  /** @param {string} text */
-  paste(text) {
-    return mayWrite(this.type.name) && this.selection.paste(text)
-  }
-
-  async #load() {
-    const document = await this.#readPage()
-    const isFiltered = Object.keys(this.filters).length > 0
+  const load = inTurn(async () => {
+    const document = await readPage()
+    const isFiltered = Object.keys(filters).length > 0
     const isBlank = document.data.length === 0
-    const isEmpty = isBlank && !isFiltered && this.additions.length > 0
-    show(this.#actions, ...this.tools, ...(isEmpty ? [] : this.additions))
+    const isEmpty = isBlank && !isFiltered && additions.length > 0
+    show(actions, controls.sortBox(), controls.filter, take, ...(isEmpty ? [] : additions))
     if (isBlank) {
-      const help = h("p", {}, isFiltered ? "Nothing matches these filters" : `No ${this.type.plural.toLowerCase()} yet`)
-      const more = isEmpty ? [buttons(...this.additions), h("p", {}, "Or drop a CSV file anywhere on this page.")] : []
-      show(this.#content, h("div", { class: "blank" }, help, ...more))
+      const help = h("p", {}, isFiltered ? "Nothing matches these filters" : `No ${type.plural.toLowerCase()} yet`)
+      const more = isEmpty ? [buttons(...additions), h("p", {}, "Or drop a CSV file anywhere on this page.")] : []
+      show(content, h("div", { class: "blank" }, help, ...more))
     } else {
-      this.table.show(document)
-      show(this.#content, this.table.element, this.#pages(document.meta.page))
+      table.show(document)
+      show(content, table.element, controls.pages(document.meta.page))
     }
-    this.selection.render()
-    this.#known = NaN
+    selection.render()
+    known = NaN
     // A heavy filter may be too much to count, and the table does not need it.
-    if (document.meta.total === undefined) this.#showCount().catch(() => {})
-    else this.#tellCount(document.meta.total)
-  }
+    if (document.meta.total === undefined) readCount().catch(() => {})
+    else showCount(document.meta.total)
+  })
 
   /**
    * Read the page that the address names. MongoDB sorts what has no value first, people expect it last: so the pages of
@@ -98,17 +81,16 @@ export class List {
    * first of the latter.
    * @returns {Promise<JsonDocument>}
    */
-  async #readPage() {
-    const query = { ...this.query, ...this.filters, ...this.#order, "page[size]": String(PAGE_SIZE) }
+  const readPage = async () => {
     const read = async (/** @type {Query} */ page) =>
-      (await api.get(this.path, { ...query, ...page }, this.signal)).document
-    const blank = this.columns.find((column) => column.sort === this.sort)?.blank
-    if (!blank || `filter[${blank}][null]` in this.filters) {
-      return read(Object.fromEntries([...this.state].filter(([name]) => name.startsWith("page"))))
+      (await api.get(path, { ...all, "page[size]": String(PAGE_SIZE), ...page }, signal)).document
+    const blank = columns.find((column) => column.sort === sort)?.blank
+    if (!blank || `filter[${blank}][null]` in filters) {
+      return read(Object.fromEntries([...state].filter(([name]) => name.startsWith("page"))))
     }
     const part = (/** @type {boolean} */ isBlank, /** @type {number} */ number) =>
       read({ [`filter[${blank}][null]`]: String(isBlank), "page[number]": String(number) })
-    const number = Number(this.state.get("page[number]") ?? 1)
+    const number = Number(state.get("page[number]") ?? 1)
     const valued = await part(false, number)
     const last = Math.max(Math.ceil(valued.meta.total / PAGE_SIZE), 1)
     const before = number > 1 ? String(number - 1) : null
@@ -126,134 +108,78 @@ export class List {
     }
   }
 
-  /** @returns {Query} */
-  get #order() {
-    return this.sort ? { sort: this.sort } : {}
-  }
-
-  async #showCount() {
-    const page = { [`fields[${this.type.name}]`]: "", "page[number]": "1", "page[size]": "1" }
-    const { document } = await api.get(this.path, { ...this.filters, ...page }, this.signal)
-    this.#tellCount(document.meta.total)
+  const readCount = async () => {
+    const page = { [`fields[${type.name}]`]: "", "page[number]": "1", "page[size]": "1" }
+    const { document } = await api.get(path, { ...filters, ...page }, signal)
+    showCount(document.meta.total)
   }
 
   /** Show how many resources there are, and offer to show those that are new. @param {number} total */
-  #tellCount(total) {
-    if (Number.isNaN(this.#known)) this.#known = total
-    const added = total - this.#known
+  const showCount = (total) => {
+    if (Number.isNaN(known)) known = total
+    const added = total - known
     const text = `${counted(added, "new entry", "new entries")}: show the newest first`
-    const newest = button(text, () => this.#navigate({ sort: "-id" }), { class: "newer" })
-    show(this.#newer, added > 0 && newest)
-    this.#count.textContent = countedOf(this.type, total)
-    this.selection.render(total)
+    show(newer, added > 0 && button(text, () => controls.go({ sort: "-id" }), { class: "newer" }))
+    count.textContent = countedOf(type, total)
+    selection.render(total)
   }
 
-  /** @param {Change[]} changes */
-  update(changes) {
-    const own = changes.filter((change) => change.type === this.type.name)
-    this.#known -= own.filter(({ op, id }) => op === "remove" && this.table.has(id)).length
-    if (own.some(({ op }) => op !== "update")) this.#readTotal()
-    if (countedLinks(this.type).some((link) => changes.some(({ type }) => type === link.target))) this.#readCounts()
-    for (const id of this.table.affected(changes)) this.#changed.add(id)
-    if (this.#changed.size > 0) this.#readRows()
-  }
-
-  /** @param {Resource[]} [others] that may show other numbers of linked resources */
-  async #readChanged(others = []) {
-    const ids = [...new Set([...this.#changed, ...others.map(({ id }) => id)])]
-    this.#changed.clear()
-    if (ids.length === 0 || this.signal.aborted) return
+  /** Read changed rows. @param {Resource[]} [others] that may show other numbers of linked resources */
+  const readChanged = async (others = []) => {
+    const ids = [...new Set([...changed, ...others.map(({ id }) => id)])]
+    changed.clear()
+    if (ids.length === 0 || signal.aborted) return
     const some = { "filter[id][in]": ids.join(","), "page[size]": String(ids.length) }
-    const { document } = await api.get(this.type.path, { ...this.query, ...some }, this.signal)
-    this.table.update(document)
-    this.selection.render()
+    const { document } = await api.get(type.path, { ...query, ...some }, signal)
+    table.update(document)
+    selection.render()
   }
+  const readRowsLater = later(readChanged, ROWS_MS)
+  const readCountsLater = later(() => readChanged(table.resources), TOTALS_MS)
+  const readCountLater = later(readCount, TOTALS_MS)
 
-  async #create() {
+  const openForm = async () => {
     const { openCreation } = await arrived(import("./form.js"))
-    openCreation(this.type, { onCreated: (created) => this.#showCreated(created) })
+    openCreation(type, { onCreated: showCreated })
   }
 
   /** @param {Resource} created */
-  async #showCreated({ id }) {
-    await this.load()
-    const query = { ...this.query, "filter[id]": id, "page[size]": "1" }
-    const { document } = await api.get(this.type.path, query, this.signal)
-    if (document.data.length > 0 && this.table.element.isConnected) this.table.insert(document)
+  const showCreated = async ({ id }) => {
+    await load()
+    const { document } = await api.get(type.path, { ...query, "filter[id]": id, "page[size]": "1" }, signal)
+    if (document.data.length > 0 && table.element.isConnected) table.insert(document)
   }
 
-  /** @param {Column} column */
-  #heading({ name, label, sort, kind }) {
-    const attributes = { role: "columnheader", scope: "col", "data-label": label, class: kind }
-    if (!sort) return h("th", attributes, label)
-    const order = { [sort]: "ascending", [`-${sort}`]: "descending" }[this.sort]
-    const next = order === "ascending" ? `-${sort}` : sort
-    const control = button(label, () => this.#navigate({ sort: next }), { class: "sort" })
-    const filter = this.type.filters.find((other) => other.name === (kind === "link" ? sort : name))
-    const title = `Filter by ${label.toLowerCase()}`
-    const funnel = { "aria-label": title, title, class: "funnel" }
-    const choose = filter && button("", () => this.#chooseFilter(filter.name), funnel)
-    return h("th", { ...attributes, "aria-sort": order ?? "none" }, control, choose)
-  }
-
-  /** Return what sorts where there is no room for headings. */
-  #sortBox() {
-    const option = (/** @type {string} */ label, /** @type {string} */ sort) =>
-      new Option(label, sort, false, sort === this.sort)
-    const options = this.columns.flatMap(({ sort, label }) =>
-      sort ? [option(`${label} ↑`, sort), option(`${label} ↓`, `-${sort}`)] : [],
-    )
-    if (!options.some(({ selected }) => selected)) options.unshift(option("Other", this.sort))
-    const change = () => this.#navigate({ sort: box.value })
-    const box = h("select", { "aria-label": "Sort by", class: "sort-by", change }, ...options)
-    return box
-  }
-
-  /** Return another state, at its first page unless it names one. @param {Query} changes "" removes a parameter */
-  #changedState(changes) {
-    const kept = [...this.state].filter(([name]) => !name.startsWith("page") && !(name in changes))
-    return new URLSearchParams([...kept, ...Object.entries(changes).filter(([, value]) => value)])
-  }
-
-  /** @param {Query} changes */
-  #navigate(changes) {
-    navigate(this.path, this.#changedState(changes))
-  }
-
-  /** @param {{ before: string | null, after: string | null, isNumbered?: boolean }} page */
-  #pages({ before, after, isNumbered }) {
-    if (!before && !after) return null
-    const link = (/** @type {string} */ label, /** @type {string} */ name, /** @type {string | null} */ cursor) => {
-      if (!cursor) return h("span", { class: "disabled" }, label)
-      const state = this.#changedState({ [isNumbered ? "page[number]" : name]: cursor })
-      return h("a", { href: address(this.path, state), class: "button" }, label)
-    }
-    const links = [link("Previous page", "page[before]", before), link("Next page", "page[after]", after)]
-    return h("nav", { class: "pages", "aria-label": "Pages" }, ...links)
-  }
-
-  /** Ask for a filter. @param {string} [field] */
-  async #chooseFilter(field) {
-    const filter = await askForFilter(this.type, field)
-    if (filter) this.#navigate(filter)
-  }
-
-  /** Download all pages as CSV; the button shows how much has arrived. @param {HTMLButtonElement} control */
-  async #download(control) {
+  /** Download all pages as CSV; the button shows how much has arrived. */
+  const download = async () => {
     try {
-      const query = { ...this.query, ...this.filters, ...this.#order }
-      const response = await api.fetch("GET", this.path, { query, accept: "text/csv", seconds: 0 })
+      const response = await api.fetch("GET", path, { query: all, accept: "text/csv" })
       const parts = []
       let size = 0
       for await (const part of partsOf(response)) {
         parts.push(part)
         size += part.length
-        control.textContent = `Downloading: ${number(Math.ceil(size / 1e6))} MB`
+        take.textContent = `Downloading: ${number(Math.ceil(size / 1e6))} MB`
       }
-      saveFile(new Blob(parts, { type: "text/csv" }), `${this.path.split("/").at(-1)}.csv`)
+      saveFile(new Blob(parts, { type: "text/csv" }), `${path.split("/").at(-1)}.csv`)
     } finally {
-      control.textContent = "Download CSV"
+      take.textContent = "Download CSV"
     }
+  }
+
+  return {
+    element,
+    title: type.plural,
+    load,
+    update(changes) {
+      const own = changes.filter((change) => change.type === type.name)
+      known -= own.filter(({ op, id }) => op === "remove" && table.has(id)).length
+      if (own.some(({ op }) => op !== "update")) readCountLater()
+      if (countedLinks(type).some((link) => changes.some((change) => change.type === link.target))) readCountsLater()
+      for (const id of table.affected(changes)) changed.add(id)
+      if (changed.size > 0) readRowsLater()
+    },
+    paste: (text) => mayWrite(type.name) && selection.paste(text),
   }
 }
 

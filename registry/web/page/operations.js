@@ -2,17 +2,18 @@
 
 import { api, Failure } from "./api.js"
 import { announce } from "./dialogs.js"
+import { button } from "./dom.js"
 import { refresh } from "./router.js"
 import { countedOf, labelOf, nameOf } from "./types.js"
 
 const BATCH = 1_000
 const MAX_PASSES = 20
 
-/** Characters of names or ids in one address, encoded: reverse proxies take 8,000 of an address. */
-const MAX_ADDRESS = 6_000
+/** Encoded characters after which names or ids go on in another address: reverse proxies take 8,000 of one. */
+const MAX_ADDRESS = 3_000
 
-/** Characters of what may be a name. */
-const MAX_NAME = 1_000
+/** Characters of what may be a name: of two texts. Encoded, they are at most nine times as many. */
+const MAX_NAME = 511
 
 /**
  * Execute an operation on each resource, in batches; those that the registry refuses are left out of their batch.
@@ -83,24 +84,16 @@ export async function findNamed(type, path, names, limit) {
   return found
 }
 
-/** Return whether the registry accepts a text where it compares names. @param {string} text */
+/** Return whether the registry can have a text as a name. @param {string} text */
 const mayBeName = (text) => text.length <= MAX_NAME && text.isWellFormed()
 
 /** Divide texts into lists that an address can have. @param {string[]} texts */
 function addressable(texts) {
-  /** @type {string[][]} */
-  const lists = []
-  let length = MAX_ADDRESS
-  for (const text of texts) {
-    const added = String(new URLSearchParams({ [JSON.stringify(text)]: "" })).length
-    length += added
-    if (length > MAX_ADDRESS) {
-      lists.push([])
-      length = added
-    }
-    lists.at(-1)?.push(text)
-  }
-  return lists
+  let length = 0
+  return Map.groupBy(texts, (text) => {
+    length += String(new URLSearchParams({ [JSON.stringify(text)]: "" })).length
+    return Math.floor(length / MAX_ADDRESS)
+  }).values()
 }
 
 /**
@@ -130,7 +123,7 @@ export async function relink(type, link, ids, target, etag) {
     const what = done.length === 1 ? done[0].name : countedOf(type, done.length)
     const freed = `${what} ${done.length === 1 ? "is" : "are"} no longer assigned.`
     const text = target ? `${what} → ${target.name}` : freed
-    announce(text, { offer: ["Undo", () => undo(type, link, done, target)] })
+    announce(text, { offer: button("Undo", () => undo(type, link, done, target)) })
   }
   return failures
 }

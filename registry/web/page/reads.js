@@ -11,10 +11,7 @@ export function inTurn(read) {
   let running = null
   /** @type {Promise<T> | null} */
   let pending = null
-  const start = () => {
-    const begun = read().finally(() => (running = null))
-    return (running = begun)
-  }
+  const start = () => (running = read().finally(() => (running = null)))
   return () => {
     if (!running) return start()
     const next = () => {

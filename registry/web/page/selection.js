@@ -7,15 +7,13 @@ import { refresh } from "./router.js"
 import { counted, number } from "./texts.js"
 import { countedOf, linkable, nameOf } from "./types.js"
 
-/** @import { Table } from "./table.js" */
-
 /** Resources that are selected at once; beyond it, that is the work of an import. */
 const MAX_SELECTED = 10_000
 const MAX_TOLD = 100
 
 /**
  * Return what is selected in the table of a collection: the column with the boxes, and the element with what can be
- * done. attach: called once with the table. render: called whenever its rows, or their total number, have changed.
+ * done. render: called whenever the rows of the table, or their total number, have changed.
  * @param {Type} type @param {string} path of the collection @param {Query} filters those in force
  */
 export function selectionOf(type, path, filters) {
@@ -25,15 +23,15 @@ export function selectionOf(type, path, filters) {
   let failures = new Map()
   /** The box that was used last. @type {HTMLInputElement | null} */
   let anchor = null
-  /** @type {Table | null} */
-  let table = null
+  /** Of the resources that were shown, by id. @type {Map<string, string>} */
+  const names = new Map()
   let matching = 0
   const all = h("input", { type: "checkbox", "aria-label": "Select all", change: () => set(boxes(), all.checked) })
   const element = h("div", { class: "selection", role: "group", "aria-label": "Selection", hidden: true })
 
   const boxes = () => {
     /** @type {NodeListOf<HTMLInputElement> | undefined} */
-    const found = table?.element.querySelectorAll("tbody input:enabled")
+    const found = all.closest("table")?.querySelectorAll("tbody input:enabled")
     return [...(found ?? [])]
   }
 
@@ -131,7 +129,6 @@ export function selectionOf(type, path, filters) {
     if (!failed) return
     keep(failed)
     if (failed.size > 0) {
-      const names = new Map(table?.resources.map((resource) => [resource.id, nameOf(type, resource)]))
       const told = [...failed].slice(0, MAX_TOLD)
       const rows = told.map(([id, reason]) => [names.get(id) ?? `${type.label} ${id}`, reason])
       openDialog(`${countedOf(type, failed.size)} could not be changed`, [grid([type.label, "Error"], rows)])
@@ -148,10 +145,10 @@ export function selectionOf(type, path, filters) {
 
   /** @param {Resource} resource */
   const cell = (resource) => {
-    const name = `Select ${nameOf(type, resource)}`
-    return h("input", { type: "checkbox", "aria-label": name, value: resource.id, click, keydown })
+    const name = nameOf(type, resource)
+    names.set(resource.id, name)
+    return h("input", { type: "checkbox", "aria-label": `Select ${name}`, value: resource.id, click, keydown })
   }
   const head = h("th", { role: "columnheader", scope: "col", class: "select" }, all)
-  const attach = (/** @type {Table} */ shown) => (table = shown)
-  return { column: { name: "", label: "", kind: "select", head, cell }, element, attach, render, paste }
+  return { column: { name: "", label: "", kind: "select", head, cell }, element, render, paste }
 }

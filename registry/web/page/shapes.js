@@ -69,7 +69,7 @@
 /** What others are linked to. @typedef {Identifier & { name: string }} Target */
 /** Why each failed, by id. @typedef {Map<string, string>} Failures */
 
-/** As it was read. @typedef {{ resource: Resource, included: Resource[], etag: string, name: string }} Version */
+/** As it was read. @typedef {{ resource: Resource, included: Resource[], etag: string }} Version */
 /**
  * A part of a card. affected: the ids of what shows something that has changed. losses: what the deletion of the
  * resource of the card means.

@@ -68,17 +68,15 @@ function askForToken(help) {
   })
 }
 
-/** Forget the token, and ask for another one. */
-function forget() {
-  sessionStorage.removeItem(STORED)
-  location.reload()
-}
-
 /** Show the button that tells what the token allows. @param {Access} access */
 function showAccess(access) {
   const list = (/** @type {string[]} */ names) => names.map((name) => typeOf(name).plural).join(", ") || "nothing"
   const [read, write] = [h("dd", {}, list(access.read)), h("dd", {}, list(access.write))]
   const facts = h("dl", {}, h("dt", {}, "See"), read, h("dt", {}, "Change"), write)
+  const forget = () => {
+    sessionStorage.removeItem(STORED)
+    location.reload()
+  }
   const open = () => openDialog(access.name, [facts, buttons(button("Forget the token", forget))])
   byId("access").replaceChildren(button(`Access: ${access.name}`, open, { class: "quiet" }))
 }

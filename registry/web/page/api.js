@@ -149,7 +149,9 @@ class Api {
     for (;;) {
       const response = await this.#send(method, path, options)
       if (response.ok) return response
-      const failure = await failureOf(response)
+      const { errors } = await response.json().catch(() => ({}))
+      const retryAfter = Number(response.headers.get("Retry-After")) || 0
+      const failure = new Failure(response.status, errors, retryAfter)
       const asks = failure.status === 401 && options.asks !== false
       if (!asks || !(await this.onUnauthorized())) throw failure
     }
@@ -207,13 +209,6 @@ export async function* piecesOf(response, end) {
     text = pieces.pop() ?? ""
     yield pieces
   }
-}
-
-/** Return what an unsuccessful response tells. @param {Response} response */
-async function failureOf(response) {
-  const retryAfter = Number(response.headers.get("Retry-After")) || 0
-  const document = await response.json().catch(() => ({}))
-  return new Failure(response.status, document.errors, retryAfter)
 }
 
 /** Return a key that no other request has; `randomUUID` would need HTTPS. */

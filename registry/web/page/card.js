@@ -79,10 +79,10 @@ export class Card {
     const before = this.shown.etag
     try {
       await this.load()
-      if (before !== this.shown.etag) this.#editor?.tell(CHANGED)
+      if (this.#editor && before !== this.shown.etag) this.#editor.message.textContent = CHANGED
     } catch (error) {
       if (!(error instanceof Failure && error.status === 404)) throw error
-      if (this.#editor) this.#editor.tell(GONE)
+      if (this.#editor) this.#editor.message.textContent = GONE
       else await open()
     }
   }
@@ -126,23 +126,17 @@ export class Card {
     const label = linked ? "Change" : "Assign"
     const named = (/** @type {string} */ verb) => ({ "aria-label": `${verb}: ${link.label}` })
     const kind = { class: linked ? null : "primary" }
+    const change = (/** @type {Target | null} */ target) =>
+      this.perform(relink(type, link, [this.id], target, this.shown.etag)) // unless somebody else has changed it
     const choose = async () => {
       const target = await chooseResource(`Choose the ${link.label.toLowerCase()} of ${this.title}`, link.target)
-      if (target) await this.#relink(link, target)
+      if (target) await change(target)
     }
     const assign = button(label, choose, { ...named(label), ...kind })
-    const free = linked && button("Unassign", () => this.#relink(link, null), named("Unassign"))
+    const free = linked && button("Unassign", () => change(null), named("Unassign"))
     const buttons = mayLink(type, link) && h("span", { class: "actions" }, assign, free)
     const value = h("span", {}, linkTo(type, link, resource, included))
     return [h("dt", {}, link.label), h("dd", { class: "link" }, value, buttons)]
-  }
-
-  /**
-   * Change a link of the resource, unless somebody else has changed it.
-   * @param {Relationship} link @param {Target | null} target
-   */
-  #relink(link, target) {
-    return this.perform(relink(this.type, link, [this.id], target, this.shown.etag))
   }
 
   /** Read the card again when links were changed. Raises Error if that failed. @param {Promise<Failures>} changing */

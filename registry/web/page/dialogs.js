@@ -22,7 +22,7 @@ export function announce(text, { isError = false, offer } = {}) {
 /** Move notes to where they can be used: into the dialog on top, beside which everything is inert. */
 function placeNotes() {
   const top = [...document.querySelectorAll("dialog[open]")].at(-1) ?? document.body
-  if (byId("told").parentElement !== top) top.append(byId("told"))
+  if (byId("messages").parentElement !== top) top.append(byId("messages"))
 }
 
 /**
@@ -49,7 +49,7 @@ export function openDialog(title, content, { stays = false, kind } = {}) {
   })
   document.body.append(dialog)
   dialog.showModal()
-  if (byId("told").querySelector(".note")) placeNotes()
+  if (byId("messages").querySelector(".note")) placeNotes()
   return dialog
 }
 

@@ -1,5 +1,7 @@
 /** Elements. Text only ever enters the page as text, never as HTML. */
 
+const FOCUSABLE = "a[href], button, input, select"
+
 /**
  * Return a new element.
  * @template {keyof HTMLElementTagNameMap} K
@@ -40,24 +42,15 @@ export function show(parent, ...children) {
     else if (old !== node && !old.isEqualNode(node)) {
       const hadFocus = old.contains(document.activeElement)
       old.replaceWith(node)
-      if (hadFocus && node instanceof HTMLElement) focusIn(node)
+      const control = hadFocus && node instanceof HTMLElement && (node.querySelector(FOCUSABLE) ?? node)
+      if (control instanceof HTMLElement) control.focus()
     }
   }
   while (parent.childNodes.length > next.length) parent.lastChild?.remove()
 }
 
-const FOCUSABLE = "a[href], button, input, select"
-
-/** Focus an element, or else the first in it that can be. @param {Element} element */
-function focusIn(element) {
-  const found = element.matches(FOCUSABLE) ? element : element.querySelector(FOCUSABLE)
-  if (found instanceof HTMLElement) found.focus()
-}
-
 /** Return the element with an id. @param {string} id */
-export function byId(id) {
-  return /** @type {HTMLElement} */ (document.getElementById(id))
-}
+export const byId = (id) => /** @type {HTMLElement} */ (document.getElementById(id))
 
 /**
  * Return a button, which can be pressed again when its action has ended.

@@ -37,7 +37,7 @@ export function editorOf(card, onClose) {
       onClose()
     } catch (error) {
       const status = error instanceof Failure ? error.status : 0
-      if (status === 404) form.tell(GONE)
+      if (status === 404) form.message.textContent = GONE
       else if (status === 412) await resolve(values, base)
       else throw error
     }

@@ -56,7 +56,7 @@ async function search(type, filter, signal) {
  *   onAll?: (type: Type, text: string) => unknown,
  * }} options onNew: creates what is not found. onAll: shows all that is found
  */
-export function findBox(types, onPick, { label, placeholder = "", onNew, onAll }) {
+export function findBox(types, onPick, { label, placeholder = "Type to find…", onNew, onAll }) {
   const box = copy("find-box")
   const [input] = box.querySelectorAll("input")
   const [list] = box.querySelectorAll("ul")

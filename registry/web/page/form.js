@@ -20,6 +20,7 @@ export class Form {
   /** The links that were chosen, as the relationships of a resource. @type {Record<string, Linkage>} */
   links = {}
 
+  /** What has become of the resource, or why a change was refused. */
   message = h("p", { role: "alert", class: "error" })
 
   /**
@@ -46,7 +47,8 @@ export class Form {
       if (entered) unlessBusy(agree, () => send(entered)).catch((error) => this.show(error))
     }
     const inputs = h("div", { class: "inputs" }, ...all, this.message)
-    this.element = h("form", { submit, novalidate: true }, inputs, buttons(...others, agree))
+    const reset = () => (this.links = {})
+    this.element = h("form", { submit, reset, novalidate: true }, inputs, buttons(...others, agree))
   }
 
   /** @param {string} name @param {string} label @param {Control} control @param {Attribute} [attribute] */
@@ -66,23 +68,12 @@ export class Form {
       input.value = text
       input.setCustomValidity("")
     }
-    const input = findBox([typeOf(target)], pick, { label, placeholder: "Type to find…" })
+    const input = findBox([typeOf(target)], pick, { label })
     input.addEventListener("input", () => {
       delete this.links[name]
       input.setCustomValidity(input.value.trim() && "Choose one of the results, or leave this empty.")
     })
     this.#add(name, label, input)
-  }
-
-  /** Begin again. */
-  reset() {
-    this.element.reset()
-    this.links = {}
-  }
-
-  /** @param {string} text of what has become of the resource */
-  tell(text) {
-    this.message.textContent = text
   }
 
   /** Focus the first input. */
@@ -174,7 +165,7 @@ export function openCreation(type, { onCreated, text = "", isSingle = false }) {
     if (!isSingle) announce(`Created ${nameOf(type, created)}.`, { offer })
     staysOpen = again.defaultChecked = again.checked
     if (isSingle || !staysOpen) return dialog.close()
-    form.reset()
+    form.element.reset()
     form.focus()
   }
   const another = h("label", { class: "check", for: again.id }, again, "Stay here to add another")
@@ -199,7 +190,6 @@ export function chooseResource(title, name) {
     }
     const input = findBox([type], (_, resource) => answer(resource), {
       label: type.label,
-      placeholder: "Type to find…",
       onNew: (_, text) => openCreation(type, { text, isSingle: true, onCreated: answer }),
     })
     const dialog = openDialog(title, [field(type.label, input)])

@@ -124,9 +124,9 @@ export function listOf(type, path, state, signal, parent) {
     selection.render(total)
   }
 
-  /** Read changed rows. @param {Resource[]} [others] that may show other numbers of linked resources */
+  /** Read changed rows. @param {string[]} [others] ids of those that may show other numbers of linked resources */
   const readChanged = async (others = []) => {
-    const ids = [...new Set([...changed, ...others.map(({ id }) => id)])]
+    const ids = [...new Set([...changed, ...others])]
     changed.clear()
     if (ids.length === 0 || signal.aborted) return
     const some = { "filter[id][in]": ids.join(","), "page[size]": String(ids.length) }
@@ -135,7 +135,7 @@ export function listOf(type, path, state, signal, parent) {
     selection.render()
   }
   const readRowsLater = later(readChanged, ROWS_MS)
-  const readCountsLater = later(() => readChanged(table.resources), TOTALS_MS)
+  const readCountsLater = later(() => readChanged(table.ids), TOTALS_MS)
   const readCountLater = later(readCount, TOTALS_MS)
 
   const openForm = async () => {
@@ -173,7 +173,7 @@ export function listOf(type, path, state, signal, parent) {
     load,
     update(changes) {
       const own = changes.filter((change) => change.type === type.name)
-      known -= own.filter(({ op, id }) => op === "remove" && table.has(id)).length
+      known -= own.filter(({ op, id }) => op === "remove" && table.ids.includes(id)).length
       if (own.some(({ op }) => op !== "update")) readCountLater()
       if (countedLinks(type).some((link) => changes.some((change) => change.type === link.target))) readCountsLater()
       for (const id of table.affected(changes)) changed.add(id)

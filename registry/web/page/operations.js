@@ -76,16 +76,14 @@ export async function itemsOf(type, ids, link) {
  */
 export async function findNamed(type, path, names, limit) {
   const name = type.display?.name ?? ""
+  const possible = names.filter((text) => text.length <= MAX_NAME && text.isWellFormed())
   const found = []
-  for (const part of addressable(names.filter(mayBeName))) {
+  for (const part of addressable(possible)) {
     const query = { filter: JSON.stringify([{ name, op: "in", val: part }]), [`fields[${type.name}]`]: name }
     found.push(...(await api.list(path, query, limit - found.length)))
   }
   return found
 }
-
-/** Return whether the registry can have a text as a name. @param {string} text */
-const mayBeName = (text) => text.length <= MAX_NAME && text.isWellFormed()
 
 /** Divide texts into lists that an address can have. @param {string[]} texts */
 function addressable(texts) {

@@ -4,12 +4,10 @@ import { Failure } from "./api.js"
 import { closeDialogs, isUnsaved, mayLeave } from "./dialogs.js"
 import { button, byId, h } from "./dom.js"
 
-/** @typedef {(path: string, state: URLSearchParams, signal: AbortSignal) => Promise<View>} Factory */
-
 /** Not in every browser. */
 const navigation = /** @type {any} */ (window).navigation
 
-/** @type {Factory} */
+/** @type {(path: string, state: URLSearchParams, signal: AbortSignal) => Promise<View>} */
 let createView
 /** @type {View | null} */
 let view = null
@@ -26,7 +24,7 @@ let early = []
 /** Whether something would be lost, and nobody has agreed to it. */
 const isDirty = () => !hasAgreed && isUnsaved(document.body)
 
-/** Show the view of the address, now and whenever it changes. @param {Factory} factory */
+/** Show the view of the address, now and whenever it changes. @param {typeof createView} factory */
 export function startRouter(factory) {
   createView = factory
   window.addEventListener("beforeunload", (event) => isDirty() && event.preventDefault())

@@ -41,26 +41,14 @@ export function selectionOf(type, path, filters) {
     render()
   }
 
-  /**
-   * Select a box, or not.
-   * @param {EventTarget | null} target the box @param {boolean} isChecked
-   * @param {boolean} isRange whether also those between it and the one that was used last
-   */
-  const use = (target, isChecked, isRange) => {
-    const box = /** @type {HTMLInputElement} */ (target)
+  /** Select a box, or not; with Shift, also those between it and the one that was used last; also by the space bar. */
+  const click = (/** @type {MouseEvent} */ { currentTarget, shiftKey }) => {
+    const box = /** @type {HTMLInputElement} */ (currentTarget)
     const shown = boxes()
     const end = shown.indexOf(box)
-    const start = isRange ? shown.findIndex((other) => other === anchor) : end
-    set(start < 0 ? [box] : shown.slice(Math.min(start, end), Math.max(start, end) + 1), isChecked)
+    const start = shiftKey ? shown.findIndex((other) => other === anchor) : end
+    set(start < 0 ? [box] : shown.slice(Math.min(start, end), Math.max(start, end) + 1), box.checked)
     anchor = box
-  }
-
-  const click = (/** @type {MouseEvent} */ { currentTarget, shiftKey, detail }) =>
-    use(currentTarget, /** @type {HTMLInputElement} */ (currentTarget).checked, shiftKey && detail > 0)
-  const keydown = (/** @type {KeyboardEvent} */ event) => {
-    if (event.key !== " " || !event.shiftKey) return
-    event.preventDefault()
-    use(event.currentTarget, !(/** @type {HTMLInputElement} */ (event.currentTarget).checked), true)
   }
 
   /** Show what is selected, and what can be done to it. @param {number} [total] how many match, if that was counted */
@@ -147,7 +135,7 @@ export function selectionOf(type, path, filters) {
   const cell = (resource) => {
     const name = nameOf(type, resource)
     names.set(resource.id, name)
-    return h("input", { type: "checkbox", "aria-label": `Select ${name}`, value: resource.id, click, keydown })
+    return h("input", { type: "checkbox", "aria-label": `Select ${name}`, value: resource.id, click })
   }
   const head = h("th", { role: "columnheader", scope: "col", class: "select" }, all)
   return { column: { name: "", label: "", kind: "select", head, cell }, element, render, paste }

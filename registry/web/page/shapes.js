@@ -30,6 +30,7 @@
  * }} Relationship
  */
 /** @typedef {{ name: string, label: string, operators: string[], value: Attribute }} Filter */
+/** @typedef {{ label: string, time_label: string, operand: "value" | "list" | "part" }} Operator */
 /**
  * path: of its collection. label: of one resource. authorship: who created and changed a resource, and when. display:
  * the attribute that people know a resource by. sort: the names that sorting knows.

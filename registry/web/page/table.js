@@ -24,13 +24,10 @@ export class Table {
     this.element = h("div", { class: "table" }, table)
   }
 
-  /** The resources that are shown. */
-  get resources() {
-    return [...this.#rows.values()].map(({ resource }) => resource)
+  /** The ids of the resources that are shown. */
+  get ids() {
+    return [...this.#rows.keys()]
   }
-
-  /** @param {string} id */
-  has = (id) => this.#rows.has(id)
 
   /**
    * Show the resources of a document; rows of those that were shown before stay, with their focus.
@@ -43,10 +40,8 @@ export class Table {
     for (const resource of document.data) this.#set(resource, document, kept.get(resource.id)?.row)
     const rows = [...this.#rows.values()].map(({ row }) => row)
     for (const row of this.#body.querySelectorAll("tr")) if (!rows.includes(row)) row.remove()
-    for (const [index, row] of rows.entries()) {
-      const there = this.#body.children[index]
-      if (there !== row) this.#body.insertBefore(row, there)
-    }
+    const there = this.#body.children
+    for (const [index, row] of rows.entries()) if (row !== there[index]) this.#body.insertBefore(row, there[index])
     if (focused instanceof HTMLElement && this.#body.contains(focused)) focused.focus()
   }
 
@@ -63,7 +58,7 @@ export class Table {
   /** Show a new resource above all others, and focus it. @param {JsonDocument} document that has it alone */
   insert(document) {
     const [resource] = document.data
-    if (!this.has(resource.id)) this.#body.prepend(this.#set(resource, document))
+    if (!this.#rows.has(resource.id)) this.#body.prepend(this.#set(resource, document))
     const link = this.#rows.get(resource.id)?.row.querySelector("a")
     link?.scrollIntoView({ block: "center" })
     link?.focus()
@@ -78,19 +73,16 @@ export class Table {
       const shown = [...this.#rows.values()].filter(({ resource, row }) => {
         const isOwn = isSame(resource, change)
         const isGone = isOwn && change.op === "remove"
-        if (isGone) this.#strike(row, change.id)
+        if (isGone) {
+          this.#rows.delete(change.id)
+          row.classList.add("deleted")
+          row.title = "Deleted meanwhile"
+          for (const box of row.querySelectorAll("input")) box.disabled = true
+        }
         return !isGone && (isOwn || linkedTo(resource).some((linked) => isSame(linked, change)))
       })
       return shown.map(({ resource }) => resource.id)
     })
-  }
-
-  /** @param {HTMLTableRowElement} row @param {string} id */
-  #strike(row, id) {
-    row.classList.add("deleted")
-    row.title = "Deleted meanwhile"
-    this.#rows.delete(id)
-    for (const box of row.querySelectorAll("input")) box.disabled = true
   }
 
   /**

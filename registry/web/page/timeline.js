@@ -6,7 +6,7 @@ import { itemsOf } from "./operations.js"
 import { address } from "./router.js"
 import { linkOf } from "./table.js"
 import { NONE } from "./texts.js"
-import { links, typeOf } from "./types.js"
+import { labelOf, links, typeOf } from "./types.js"
 import { shown } from "./values.js"
 
 const SHOWN = 20
@@ -21,7 +21,6 @@ const ACTIONS = { created: "Created", updated: "Changed", deleted: "Deleted" }
 export function timeline(type, path, link, signal) {
   const list = h("ol", { class: "timeline" })
   const more = h("span", { class: "more" })
-  const fields = new Map([...type.attributes, ...type.relationships].map((field) => [field.name, field]))
   const toOne = links(type, false)
   const [time] = typeOf("revision").attributes.filter(({ name }) => name === "at")
 
@@ -50,7 +49,7 @@ export function timeline(type, path, link, signal) {
     const changes = Object.keys({ ...before, ...after }).flatMap((name) => {
       const [old, now] = [before, after].map((values) => valueOf(name, values[name]))
       const change = action === "updated" ? [old, " → ", now] : [name in after ? now : old]
-      return [h("dt", {}, fields.get(name)?.label ?? name), h("dd", {}, ...change)]
+      return [h("dt", {}, labelOf(name)), h("dd", {}, ...change)]
     })
     const by = author && h("bdi", {}, ` by ${author}`)
     return h("li", {}, h("p", {}, ACTIONS[action] ?? action, " ", shown(time, at), by), h("dl", {}, ...changes))

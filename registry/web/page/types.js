@@ -5,10 +5,7 @@ import { counted, withArticle } from "./texts.js"
 /** @type {Map<string, Type>} */
 const types = new Map()
 
-/**
- * The operators that compare with something, by name.
- * @type {Record<string, { label: string, time_label: string, operand: "value" | "list" | "part" }>}
- */
+/** The operators that compare with something, by name. @type {Record<string, Operator>} */
 export let operators = {}
 
 /** @type {Access | null} */

@@ -134,6 +134,8 @@ def conflicting(page: Page) -> None:
     expect(page.get_by_text("Somebody else has changed this meanwhile.")).to_be_visible()
     button(page, "Save").click()
     expect(page.get_by_role("radio", name="Theirs: theirs@example.com")).to_be_visible()
+    choices = page.get_by_role("dialog").locator(".scrolls")
+    assert choices.evaluate("choices => choices.scrollWidth <= choices.clientWidth")
 
 
 def struck(page: Page) -> None:

@@ -7,7 +7,7 @@ A flood of one class then takes neither the threads nor the connections of the o
   names its client. A client may hold at most as many slots as remain free, so one that is slow or
   writes much leaves half to others.
 - An operation is refused if `queue` others wait already, and after `seconds` of waiting; but not
-  what a response needs that has begun.
+  what a response needs that has begun or follows a write.
 - A caller that is cancelled leaves the queue, or gives back the slot that it has just got.
 
 `Slots` has the state and decides what may start; `Bulkhead` lets callers wait for that.
@@ -110,8 +110,8 @@ class Bulkhead:
     async def acquire(self, client: str | None = None, *, is_refusable: bool = True) -> None:
         """Occupy a slot until `release`, which takes the same client. Raises Overloaded.
 
-        is_refusable: False for a response that has begun, which waits as long as it takes. Another
-        bulkhead limits how many such callers there are.
+        is_refusable: False for a response that has begun or follows a write, which waits as long as
+        it takes. Another bulkhead, or the deadline of responses, limits how many such there are.
         """
         slots = self._slots
         if slots.take(client):

@@ -18,6 +18,7 @@ from registry.model.attributes import Operator
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings
+from registry.storage import Repository
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.reads.listings import Listing
 from tests.conftest import LIMITS, Serve
@@ -115,6 +116,31 @@ async def test_only_large_writes_beyond_the_limit_get_503(
         await assert_overloaded(await busy_api.set_computers("1", *many), "heavy requests")
         assert (await busy_api.set_computers("1", *many[1:])).status == 200
     assert (await busy_api.set_computers("1", *many)).status == 200
+
+
+@pytest.mark.parametrize("name", ["small_requests", "streams"])
+async def test_a_response_to_a_write_does_not_say_that_nothing_was_changed(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """There is no slot for what the response includes."""
+    kept = {"kept_records": 1} if name == "streams" else {}
+    api = await serve(**{name: 1}, **kept, queue_seconds=0.1, response_seconds=1.0)
+    person = await api.person()
+    for _ in range(2):
+        await api.computer(owner=person)
+    write = Repository.write
+
+    async def write_and_occupy(repository: Repository, *writes: Any, **options: Any) -> Any:
+        results = await write(repository, *writes, **options)
+        await getattr(repository.bulkheads, name).acquire()
+        return results
+
+    monkeypatch.setattr(Repository, "write", write_and_occupy)
+    data = {"type": "person", "id": person, "attributes": {"last_name": "New"}}
+    response = await api.send("PATCH", f"/persons/{person}?include=computers", data)
+    (error,) = response.document["errors"]
+    assert (response.status, error["code"]) == (503, "unavailable")
+    assert "may or may not have been applied" in error["detail"]
 
 
 SMALL = orjson.dumps({"data": PERSON})

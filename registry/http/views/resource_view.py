@@ -35,7 +35,7 @@ from registry.jsonapi.documents import (
     encode_stream,
     written_linkage,
 )
-from registry.jsonapi.error_types import InvalidPreference, NotFound
+from registry.jsonapi.error_types import InvalidPreference, NotFound, Overloaded, Unavailable
 from registry.jsonapi.pagination import page_links, page_meta
 from registry.jsonapi.query import NO_PARAMETERS, IncludePath, QueryScope
 from registry.jsonapi.resource_objects import path_of, resource_objects
@@ -129,13 +129,15 @@ class ResourceView(DocumentView):
         """Respond with the resource that was written.
 
         With `include` or counts, it is shown as of the commit, as what is included or counted.
-        Raises NotFound if another request has deleted it in the same transaction, Unavailable, or
-        Overloaded.
+        Raises NotFound if another request has deleted it in the same transaction, or Unavailable.
         """
         self.change, self.snapshot = result.write.change, self.repository.snapshot(result.time)
         record = result.record
         if (self.query.include or self.query.counts) and not result.is_replayed:
-            record = await self.snapshot.get(self.resource, record[ID])
+            try:
+                record = await self.snapshot.get(self.resource, record[ID])
+            except Overloaded as error:  # which says that nothing was changed
+                raise Unavailable from error
         return await self.respond_with_resource(record)
 
     async def respond_with_resource(self, record: Record) -> web.StreamResponse:
@@ -222,8 +224,10 @@ class ResourceView(DocumentView):
 
     @asynccontextmanager
     async def _in_slot(self, records: Sequence[Record]) -> AsyncIterator[Chunks]:
-        """Yield the records of a stream. Raises Overloaded if there is no slot for it."""
-        async with self.repository.bulkheads.streams.slot(self.client):
+        """Yield the records of a stream. Raises Overloaded if there is no slot for a read."""
+        is_refusable = self.change is None  # what was written is not to be sent again
+        streams = self.repository.bulkheads.streams
+        async with streams.slot(self.client, is_refusable=is_refusable):
             yield single_chunk(records)
 
     async def _pieces(

@@ -317,12 +317,12 @@ async def test_a_transaction_that_has_begun_is_completed_when_its_client_leaves(
     def load_and_wait(unit: RowUnit, requests: Sequence[WriteRequest]) -> None:
         load(unit, requests)
         begun.set()
-        is_left.wait()
+        is_left.wait(30)
 
     monkeypatch.setattr(RowUnit, "_load", load_and_wait)
     file, slots = f"{HEADER}A,{ADA}\nB,{ADA}\n", bulkheads(api)
     sending = asyncio.create_task(report(api, BY_SERIAL, file))
-    await asyncio.to_thread(begun.wait)
+    await asyncio.to_thread(begun.wait, 30)
     sending.cancel()
     assert await eventually(lambda: slots.uploads.is_idle)
     is_left.set()

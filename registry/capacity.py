@@ -121,7 +121,7 @@ class Capacity:
     reconnects; that also keeps proxies from closing the connection.
     recent_seconds: how far back the shared changes begin, so that followers that reconnect after a
     restart of the service need no change streams of their own. kept_changes: for followers that
-    reconnect or are slow. kept_audiences: audiences for which the events of a batch are kept;
+    reconnect or are slow. kept_audiences: audiences for which the events of a commit are kept;
     they are encoded again for others.
     token_seconds: how long the lookup of an access token counts, from when it was sent: a
     revocation takes effect within a second, also in a process that cannot reach the database any

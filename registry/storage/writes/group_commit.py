@@ -67,7 +67,7 @@ class GroupCommit:
 
     async def close(self) -> None:
         """Wait until all requests have ended."""
-        while tasks := {*self._pausing, *filter(None, [self._lane])}:
+        while tasks := [task for task in (*self._pausing, self._lane) if task and not task.done()]:
             await asyncio.wait(tasks)
 
     async def write(self, request: WriteRequest) -> list[WriteResult]:
@@ -80,7 +80,7 @@ class GroupCommit:
 
     def _enqueue(self, request: WriteRequest) -> None:
         self._queue_of(request).append(request)
-        if self._lane is None:
+        if self._lane is None or self._lane.done():
             self._lane = asyncio.create_task(self._run_lane())
 
     def _queue_of(self, request: WriteRequest) -> deque[WriteRequest]:
@@ -103,7 +103,6 @@ class GroupCommit:
                 groups_end = 2 * time.monotonic() - begin
             elif self._large or not small:
                 await self._gather(len(group))
-        self._lane = None
 
     async def _run_alone(self, request: WriteRequest) -> None:
         if not _is_dropped(request):

@@ -1,9 +1,11 @@
 """The page with access tokens, and when requests fail: it says what happened, and loses nothing."""
 
 import json
+import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -248,6 +250,58 @@ def test_changes_after_a_gap_in_the_feed_are_shown(registry: Registry, visit: Vi
     assert all("after" in route.request.url for route in attempts)
 
 
+def test_changes_are_followed_after_a_gap_and_a_read_that_failed(
+    registry: Registry, visit: Visit
+) -> None:
+    id_ = registry.add("computer", serial="GAP-2")
+    page = visit()
+    attempts: list[Route] = []
+
+    def answer(route: Route) -> None:
+        attempts.append(route)
+        if len(attempts) == 1:
+            respond(page, "GET", r"/computers/\d+\?", 0)
+            return route.fulfill(status=410, body="{}", content_type=MEDIA_TYPE)
+        if len(attempts) == 2:
+            registry.update("computer", id_, model="T14")
+        return route.continue_()
+
+    page.route("**/changes*", answer)
+    page.goto(f"{registry.url}/?#/computers/{id_}")
+    expect(page.get_by_role("article").get_by_text("T14")).to_be_visible()
+
+
+def test_what_is_missing_is_not_asked_for_at_each_change(registry: Registry, visit: Visit) -> None:
+    id_ = registry.add("computer", serial="OTHER")
+    page = visit("#/computers/999999999")
+    expect(heading(page)).to_have_text("There is nothing here")
+    with page.expect_request("**/changes*"):
+        page.reload()
+    urls: list[str] = []
+    page.on("request", lambda request: urls.append(request.url))
+    for model in ("a", "b", "c"):
+        registry.update("computer", id_, model=model)
+        page.wait_for_timeout(300)
+    assert urls == []
+
+
+def test_a_row_whose_read_failed_is_shown_when_the_connection_returns(
+    registry: Registry, visit: Visit
+) -> None:
+    id_ = registry.add("computer", serial="RETURNS")
+    page = visit("#/computers?filter[serial]=RETURNS")
+    with page.expect_response("**/changes?*"):
+        page.reload()
+    expect(rows(page, "Computers")).to_have_count(1)
+    respond(page, "GET", r"/computers\?.*in%5D=", 0)
+    with page.expect_event("requestfailed"):
+        registry.update("computer", id_, model="T14")
+    page.context.set_offline(True)
+    expect(page.get_by_text("Not connected")).to_be_visible()
+    page.context.set_offline(False)
+    expect(rows(page, "Computers").first).to_contain_text("T14")
+
+
 def test_a_busy_registry_is_asked_again_and_a_lost_one_on_demand(
     registry: Registry, visit: Visit
 ) -> None:
@@ -261,8 +315,9 @@ def test_a_busy_registry_is_asked_again_and_a_lost_one_on_demand(
     respond(page, "GET", r"/computers\?", 0)
     page.get_by_role("link", name="Computers").click()
     expect(page.get_by_role("main")).to_contain_text("cannot be reached")
-    button(page, "Try again").click()
+    button(page, "Try again").press("Enter")
     expect(heading(page)).to_contain_text("Computers")
+    expect(heading(page)).to_be_focused()
 
 
 def test_a_deleted_resource_and_a_stale_card_are_explained(
@@ -275,3 +330,35 @@ def test_a_deleted_resource_and_a_stale_card_are_explained(
     button(page, "Save").click()
     expect(page.locator("form").get_by_role("alert")).to_contain_text("deleted this meanwhile")
     expect(field(page, "Model")).to_have_value("typed")
+
+
+def test_an_undo_that_fails_says_why_and_is_offered_again(registry: Registry, visit: Visit) -> None:
+    owner = registry.add("person", first_name="Undone", last_name="Later")
+    id_ = registry.add("computer", serial="LATER", owner=owner)
+    page = visit(f"#/computers/{id_}")
+    button(page, "Unassign: Owner").click()
+    respond(page, "POST", "/operations", 500)
+    button(page, "Undo").click()
+    expect(page.get_by_role("alert")).to_contain_text("The registry has failed")
+    respond(page, "GET", r"/computers\?", 0)
+    button(page, "Undo").click()
+    expect(page.get_by_role("alert")).to_contain_text("cannot be reached")
+    button(page, "Undo").click()
+    note(page, "Undone.")
+    expect(
+        page.get_by_role("article").get_by_role("link", name="Undone Later").first
+    ).to_be_visible()
+
+
+def test_a_file_that_was_saved_again_is_named(visit: Visit, tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("serial\nSAVED-1\n")
+    page = visit("#/computers")
+    button(page, "Import CSV").first.click()
+    page.get_by_label("CSV file").set_input_files(file)
+    button(page, "Check").click()
+    expect(page.get_by_text("1 row can be imported.")).to_be_visible()
+    file.write_text("serial\nSAVED-1\nSAVED-2\n")
+    os.utime(file, (0, 0))
+    button(page, "Check").click()
+    expect(page.get_by_text("The file has changed since you chose it.")).to_be_visible()

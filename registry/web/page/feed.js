@@ -33,8 +33,7 @@ export function follow() {
         const isExpired = error instanceof Failure && (error.status === 410 || error.status === 400)
         if (isExpired && position) {
           api.position = ""
-          await refresh()
-          position = api.position
+          if (await refresh().then(() => true, () => false)) position = api.position
         } else showConnection(false)
       }
       await pause(wait, signal).catch(() => {})
@@ -54,8 +53,10 @@ export function follow() {
 
 /** @param {boolean} isConnected */
 function showConnection(isConnected) {
-  byId("connection").textContent = isConnected ? "" : "Not connected: this page may be out of date."
-  if (isConnected) recover()
+  const place = byId("connection")
+  const isBack = isConnected && place.textContent !== ""
+  place.textContent = isConnected ? "" : "Not connected: this page may be out of date."
+  if (isBack) recover()
 }
 
 /**

@@ -21,6 +21,7 @@ const STOPPED =
   "The import has stopped. Import the file again to continue: what is stored stays, nothing is stored twice."
 const STOPPED_CREATING =
   "The import has stopped. Some rows may be stored: find out which before you import the others, as each becomes new."
+const CHANGED = "The file has changed since you chose it. Open this dialog again, and choose it again."
 const FORMULA = /^[=+\-@\t\r]/
 
 /**
@@ -154,7 +155,9 @@ function jobOf(type, headers, file, signal, onBusy) {
       })
       tell(report, isDryRun)
     } catch (error) {
-      if (!isAborted(error)) show(alertOf(/** @type {Error} */ (error).message))
+      const isReadable = await file.slice(0, 1).arrayBuffer().then(Boolean, () => false)
+      const { message } = isReadable ? /** @type {Error} */ (error) : new Error(CHANGED)
+      if (!isAborted(error)) show(alertOf(message))
     } finally {
       onBusy((controls.disabled = false))
     }

@@ -71,16 +71,15 @@ export async function itemsOf(type, ids, link) {
 
 /**
  * Return the resources that have one of these names, at most so many. Raises Failure.
- * @param {Type} type @param {string} path of the collection
- * @param {string[]} names @param {number} limit
+ * @param {Type} type @param {string[]} names @param {number} limit
  */
-export async function findNamed(type, path, names, limit) {
+export async function findNamed(type, names, limit) {
   const name = type.display?.name ?? ""
   const possible = names.filter((text) => text.length <= MAX_NAME && text.isWellFormed())
   const found = []
   for (const part of addressable(possible)) {
     const query = { filter: JSON.stringify([{ name, op: "in", val: part }]), [`fields[${type.name}]`]: name }
-    found.push(...(await api.list(path, query, limit - found.length)))
+    found.push(...(await api.list(type.path, query, limit - found.length)))
   }
   return found
 }
@@ -120,14 +119,16 @@ export async function relink(type, link, ids, target, etag) {
   if (done.length > 0) {
     const what = done.length === 1 ? done[0].name : countedOf(type, done.length)
     const freed = `${what} ${done.length === 1 ? "is" : "are"} no longer assigned.`
-    const text = target ? `${what} → ${target.name}` : freed
-    announce(text, { offer: button("Undo", () => undo(type, link, done, target)) })
+    const run = () => undo(type, link, done, target).catch(({ message }) => offer(message, true))
+    /** @type {(text: string, isError: boolean) => void} */
+    const offer = (text, isError) => announce(text, { isError, offer: button("Undo", run) })
+    offer(target ? `${what} → ${target.name}` : freed, false)
   }
   return failures
 }
 
 /**
- * Link resources to what they were linked to before, except those that were changed meanwhile.
+ * Link resources to what they were linked to before, except those that were changed meanwhile. Raises Error.
  * @param {Type} type @param {Relationship} link @param {Item[]} items
  * @param {Identifier | null} target what they were linked to since
  */
@@ -138,7 +139,9 @@ async function undo(type, link, items, target) {
   const failures = await performAll(unchanged, (id) => {
     return { op: "update", data: linkedResource(type, id, link, before.get(id) ?? null) }
   })
-  const kept = items.length - unchanged.length + failures.size
+  for (const reason of failures.values()) throw new Error(reason)
+  const undone = current.filter((item) => [target, before.get(item.id)].some((other) => other?.id === item.before?.id))
+  const kept = items.length - undone.length
   if (kept > 0) {
     const what = items.length === 1 ? items[0].name : countedOf(type, kept)
     const other = `${kept === 1 ? "has" : "have"} another ${labelOf(link.name).toLowerCase()}`

@@ -105,8 +105,8 @@ export function navigate(path, state) {
 /** Read the view again. */
 export const refresh = () => view?.load() ?? open()
 
-/** Show what could not be read before. */
-export const recover = () => (view || isLoading ? undefined : open())
+/** Read the view again when the connection has returned: a read may have failed before. */
+export const recover = () => (isLoading ? undefined : refresh().catch(() => {}))
 
 /** Return the path of the view, such as `/persons/1`. */
 export const currentPath = () => location.hash.slice(1).split("?")[0]
@@ -148,11 +148,12 @@ export async function open({ left, isBack = false } = {}) {
   }
   isLoading = false
   main.removeAttribute("aria-busy")
+  const hadFocus = main.contains(document.activeElement)
   main.replaceChildren(content)
   document.title = `${view?.title ?? "There is nothing here"} – ${byId("title").textContent}`
   markType()
   if (early.length > 0) view?.update(early)
-  if (left === undefined) return
+  if (left === undefined && !hadFocus) return
   const origin = isBack && [...main.querySelectorAll("a")].find((link) => link.hash === left)
   if (origin) return origin.focus({ preventScroll: true })
   main.querySelector("h1")?.focus()

@@ -70,13 +70,13 @@ export function selectionOf(type, path, filters) {
     show(
       element,
       h("strong", { role: "status" }, `${number(count)} selected`),
-      hasMore && button(`Select all ${number(total)} that match`, selectMatching, { class: "quiet" }),
       ...links.flatMap((link) => [
         button(`Assign${suffix(link) || " to"}…`, () => act((bulk, ids) => bulk.assign(type, ids, link))),
         button(`Unassign${suffix(link)}`, () => act((bulk, ids) => bulk.unassign(type, ids, link))),
       ]),
       button("Set attribute", () => act((bulk, ids) => bulk.setAttribute(type, ids))),
       button("Delete", () => act((bulk, ids) => bulk.remove(type, ids)), { class: "danger" }),
+      hasMore && button(`Select all ${number(total)} that match`, selectMatching, { class: "quiet" }),
       button("Select none", () => keep(new Map()), { class: "quiet" }),
     )
   }
@@ -96,7 +96,7 @@ export function selectionOf(type, path, filters) {
     if (!display || names.length < 2) return
     if (names.length > MAX_SELECTED) throw new Error(`Paste at most ${number(MAX_SELECTED)} names at once.`)
     const { findNamed } = await arrived(import("./operations.js"))
-    const found = await findNamed(type, type.path, names, MAX_SELECTED)
+    const found = await findNamed(type, names, MAX_SELECTED)
     for (const { id } of found) selected.add(id)
     render()
     if (found.length === MAX_SELECTED) return announce(`Only ${countedOf(type, MAX_SELECTED)} are selected.`)

@@ -274,3 +274,41 @@ def test_a_browser_without_anchors_shows_what_is_found_beside_the_box(
     assert is_below or found["y"] + found["height"] <= place["y"]
     option.click()
     expect(box).to_have_value(f"Anchor Less {width}")
+
+
+def test_escape_asks_each_time_before_it_loses_what_was_typed(visit: Visit) -> None:
+    page = visit("#/persons")
+    button(page, "New person").click()
+    field(page, "First name").press_sequentially("Typed")
+    question = page.get_by_role("dialog", name="Leave without saving?")
+    for _ in range(3):
+        page.keyboard.press("Escape")
+        expect(question).to_be_visible()
+        page.keyboard.press("Escape")
+        expect(question).to_have_count(0)
+        expect(field(page, "First name")).to_have_value("Typed")
+
+
+def test_the_focus_returns_to_a_button_although_the_view_has_changed(
+    registry: Registry, visit: Visit
+) -> None:
+    ids = [registry.add("computer", serial=f"FOCUS-{number}") for number in range(2)]
+    page = visit("#/computers?filter[serial][prefix]=FOCUS")
+    with page.expect_response("**/changes?*"):
+        page.reload()
+    page.get_by_role("checkbox", name="Select all").check()
+    button(page, "Assign to…").click()
+    registry.update("computer", ids[0], model="T14")
+    expect(rows(page, "Computers").first).to_contain_text("T14")
+    page.keyboard.press("Escape")
+    expect(button(page, "Assign to…")).to_be_focused()
+    registry.add("computer", serial="FOCUS-2")
+    expect(button(page, "Select all 3 that match")).to_be_visible()
+    expect(button(page, "Assign to…")).to_be_focused()
+
+    page.goto(f"{registry.url}/#/computers/{ids[1]}")
+    button(page, "Assign: Owner").click()
+    registry.update("computer", ids[1], model="X1")
+    expect(page.get_by_role("article").get_by_text("X1")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(button(page, "Assign: Owner")).to_be_focused()

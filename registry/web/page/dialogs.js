@@ -32,17 +32,17 @@ function placeNotes() {
  */
 export function openDialog(title, content, { stays = false, kind } = {}) {
   const id = newId()
-  const tryToClose = async () => {
+  const tryToClose = async (/** @type {Event} */ event) => {
+    event.preventDefault()
     if (!stays && (await mayLeave(dialog))) dialog.close()
   }
   const close = !stays && button("×", tryToClose, { "aria-label": "Close", class: "quiet" })
   const heading = h("header", {}, h("h2", { id }, title), close)
   const states = { "aria-labelledby": id, class: kind, closedby: stays ? "none" : "closerequest" }
   const dialog = h("dialog", states, heading, ...content)
-  dialog.addEventListener("cancel", (event) => {
-    event.preventDefault()
-    tryToClose()
-  })
+  dialog.addEventListener("cancel", tryToClose)
+  // Between two actions of somebody, a browser lets a page prevent `cancel` only once.
+  dialog.addEventListener("keydown", (event) => event.key === "Escape" && tryToClose(event))
   dialog.addEventListener("close", () => {
     placeNotes()
     dialog.remove()
@@ -55,9 +55,8 @@ export function openDialog(title, content, { stays = false, kind } = {}) {
 
 /** Close all dialogs that people can close, the one on top first. */
 export function closeDialogs() {
-  /** @type {NodeListOf<HTMLDialogElement>} */
-  const dialogs = document.querySelectorAll('dialog:not([closedby="none"])')
-  for (const dialog of [...dialogs].reverse()) dialog.close()
+  const dialogs = [...document.querySelectorAll("dialog")].reverse()
+  for (const dialog of dialogs) if (dialog.getAttribute("closedby") !== "none") dialog.close()
 }
 
 /**

@@ -39,7 +39,7 @@ export function show(parent, ...children) {
   for (const [index, node] of next.entries()) {
     const old = parent.childNodes[index]
     if (!old) parent.append(node)
-    else if (old !== node && !old.isEqualNode(node)) {
+    else if (old !== node && !old.isEqualNode(node) && !idle(old).isEqualNode(node)) {
       const hadFocus = old.contains(document.activeElement)
       old.replaceWith(node)
       const control = hadFocus && node instanceof HTMLElement && (node.querySelector(FOCUSABLE) ?? node)
@@ -47,6 +47,13 @@ export function show(parent, ...children) {
     }
   }
   while (parent.childNodes.length > next.length) parent.lastChild?.remove()
+}
+
+/** Return a copy of a node as it is when the actions of its buttons have ended. @param {Node} node */
+function idle(node) {
+  const copy = h("div", {}, node.cloneNode(true))
+  for (const control of copy.querySelectorAll("button")) control.ariaDisabled = null
+  return copy.childNodes[0]
 }
 
 /** Return the element with an id. @param {string} id */

@@ -38,10 +38,7 @@ export async function requireAccess(help) {
   if (access) showAccess(access)
 }
 
-/**
- * Ask for a token until one is accepted; return what the root then tells.
- * @param {string} help @returns {Promise<any>}
- */
+/** Ask for a token until one is accepted; return what the root tells. @param {string} help @returns {Promise<any>} */
 function askForToken(help) {
   return new Promise((resolve) => {
     const form = /** @type {HTMLFormElement} */ (copy("token-form"))

@@ -20,10 +20,7 @@ const MAX_PAGE_SIZE = 1_000
 /** Return whether two identifiers are of the same resource. @param {Identifier} resource @param {Identifier} other */
 export const isSame = (resource, other) => resource.type === other.type && resource.id === other.id
 
-/**
- * Return what a resource is linked to, as far as the document says.
- * @param {Pick<Resource, "relationships"> | undefined} resource
- */
+/** Return what a resource is linked to, as far as the document says. @param {Partial<Resource>} [resource] */
 export const linkedTo = (resource) => Object.values(resource?.relationships ?? {}).flatMap((link) => link.data ?? [])
 
 /** A request that was not answered as hoped. status: 0 if there was no answer. */
@@ -157,10 +154,7 @@ class Api {
     }
   }
 
-  /**
-   * @param {string} method @param {string} path which a reverse proxy may serve below a prefix
-   * @param {Options} options
-   */
+  /** @param {string} method @param {string} path which a proxy may serve below a prefix @param {Options} options */
   async #send(method, path, { query = {}, body, file, headers, signal, accept = MEDIA_TYPE }) {
     const sent = new Headers({ Accept: accept, ...headers })
     if (this.token) sent.set("Authorization", `Bearer ${this.token}`)

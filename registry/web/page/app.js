@@ -62,8 +62,7 @@ function onKey(event) {
 /** @param {ClipboardEvent} event */
 function onPaste(event) {
   const target = /** @type {HTMLElement} */ (event.target)
-  if (target.matches("input:not([type=checkbox])") || hasDialog()) return
-  paste(event.clipboardData?.getData("text") ?? "")
+  if (!target.matches("input:not([type=checkbox])") && !hasDialog()) paste(event.clipboardData?.getData("text") ?? "")
 }
 
 /** Import a file that is dropped anywhere. @param {DragEvent} event */

@@ -16,9 +16,8 @@ export function chips(type, state, onRemove) {
     const filter = type.filters.find((other) => other.name === compared)
     const isNull = operator === "null"
     const words = operatorLabel(filter, isNull ? (value === "true" ? "isNull" : "isNotNull") : operator)
-    const isSearch = !filter && compared === "search"
     const condition = `${labelOf(compared ?? name)} ${words ?? operator}${isNull ? "" : ` ${value}`}`
-    const text = isSearch ? `contains “${value}”` : condition
+    const text = !filter && compared === "search" ? `contains “${value}”` : condition
     const remove = button("×", () => onRemove(name), { "aria-label": `Remove: ${text}`, class: "quiet" })
     return h("li", {}, h("bdi", {}, text), remove)
   })

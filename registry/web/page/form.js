@@ -178,8 +178,7 @@ export function openCreation(type, { onCreated, text = "", isSingle = false }) {
 
 /**
  * Ask for a resource; return it, or null if nobody chooses any.
- * @param {string} title @param {string} name of its type
- * @returns {Promise<Target | null>}
+ * @param {string} title @param {string} name of its type @returns {Promise<Target | null>}
  */
 export function chooseResource(title, name) {
   return new Promise((resolve) => {

@@ -58,8 +58,7 @@ const INPUTS = {
 
 /**
  * Return the input for an attribute.
- * @param {Attribute} attribute @param {any} value the present one, or null
- * @returns {Control}
+ * @param {Attribute} attribute @param {any} value the present one, or null @returns {Control}
  */
 export function controlFor({ kind, enum: choices = [], nullable, required, maxLength }, value) {
   if (kind === "boolean" && !nullable) return h("input", { type: "checkbox", checked: Boolean(value) })

@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from itertools import chain, islice
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias
 
 from registry.jsonapi.documents import PLAIN, Compound, Identifiers, Part
 from registry.jsonapi.query import Include, IncludePath, Query
@@ -26,8 +26,6 @@ from registry.model.graph import Graph
 from registry.model.record import ID, FirstPage, LinkedIds, Record, StreamedIds, ids_in
 from registry.model.resource_type import Relationship, ResourceType
 from registry.storage import Snapshot, TooManyMembers
-
-_Name = TypeVar("_Name")
 
 Followed: TypeAlias = Mapping[str, Mapping[str, int | None]]
 """Type -> relationship -> members shown per resource, None for all: what include paths follow.
@@ -297,8 +295,7 @@ class CompoundStream:
                         fitting = next(
                             i for i, record in enumerate(records) if record[ID] >= error.id
                         )
-                        smaller = 1 if first == error.id else len(records) // 2
-                        self._part_size = fitting or smaller
+                        self._part_size = fitting or (1 if first == error.id else len(records) // 2)
                         return False
                     ids = self._stream_ids(path, relationship, first)
                     links[first] = StreamedIds(relationship.target, ids)
@@ -322,8 +319,7 @@ class CompoundStream:
         if not relationship.to_many:
             keys: dict[int, LinkedIds] = {record[ID]: record.get(key) for record in records}
             linked = {to for record in records if (to := record.get(key)) is not None}
-            unknown = linked - self._loaded[target.type].keys()
-            if unknown:
+            if unknown := linked - self._loaded[target.type].keys():
                 found = await self._snapshot.read_by_ids(target, unknown, shown)
                 self._keep(target, found)
                 if unknown := unknown - {record[ID] for record in found}:  # they do not exist
@@ -395,7 +391,7 @@ class CompoundStream:
             self._shown = defaultdict(IdBitset, _bitsets(self._shown))
 
 
-def _bitsets(sets: Mapping[_Name, _Ids]) -> Iterator[tuple[_Name, IdBitset]]:
+def _bitsets(sets: Mapping[Any, _Ids]) -> Iterator[tuple[Any, IdBitset]]:
     return ((name, IdBitset(ids)) for name, ids in sets.items())
 
 

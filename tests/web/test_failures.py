@@ -259,15 +259,19 @@ def test_changes_are_followed_after_a_gap_and_a_read_that_failed(
 
     def answer(route: Route) -> None:
         attempts.append(route)
-        if len(attempts) == 1:
-            respond(page, "GET", r"/computers/\d+\?", 0)
-            return route.fulfill(status=410, body="{}", content_type=MEDIA_TYPE)
+        if len(attempts) == 1:  # answered below, when the card is shown
+            return
         if len(attempts) == 2:
             registry.update("computer", id_, model="T14")
-        return route.continue_()
+        route.continue_()
 
     page.route("**/changes*", answer)
     page.goto(f"{registry.url}/?#/computers/{id_}")
+    expect(heading(page)).to_have_text("GAP-2")
+    while not attempts:
+        page.wait_for_timeout(10)
+    respond(page, "GET", r"/computers/\d+\?", 0)
+    attempts[0].fulfill(status=410, body="{}", content_type=MEDIA_TYPE)
     expect(page.get_by_role("article").get_by_text("T14")).to_be_visible()
 
 

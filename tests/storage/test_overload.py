@@ -122,7 +122,7 @@ async def test_only_large_writes_beyond_the_limit_get_503(
 async def test_a_response_to_a_write_does_not_say_that_nothing_was_changed(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """There is no slot for what the response includes."""
+    """After the write, there is no slot left to read what the response includes."""
     kept = {"kept_records": 1} if name == "streams" else {}
     api = await serve(**{name: 1}, **kept, queue_seconds=0.1, response_seconds=1.0)
     person = await api.person()

@@ -3,12 +3,27 @@
 import re
 
 import pytest
-from playwright.sync_api import FilePayload, Route, expect
+from playwright.sync_api import FilePayload, Locator, Page, Route, expect
 
 from tests.web.conftest import Registry, Visit
 from tests.web.support import ADA, button, edit, field, heading, note, rows
 
 pytestmark = pytest.mark.slow
+
+
+def follow(page: Page, row: Locator) -> float:
+    """Click the link of a row; return how far the page was scrolled before."""
+    row.scroll_into_view_if_needed()
+    before: float = page.evaluate("scrollY")
+    row.click()
+    return before
+
+
+def go_back_to(page: Page, row: Locator, before: float) -> None:
+    """Go back; expect the focus on the link of a row, and the page scrolled as before."""
+    page.go_back()
+    expect(row).to_be_focused()
+    page.wait_for_function("before => Math.abs(scrollY - before) <= 50", arg=before)
 
 
 def test_back_returns_to_the_row_and_asks_before_it_loses_what_was_typed(
@@ -18,13 +33,9 @@ def test_back_returns_to_the_row_and_asks_before_it_loses_what_was_typed(
         registry.add("computer", serial=f"BACK-{number:02}")
     page = visit("#/computers?filter[serial][prefix]=BACK")
     row = page.get_by_role("link", name="BACK-40")
-    row.scroll_into_view_if_needed()
-    before = page.evaluate("scrollY")
-    row.click()
+    before = follow(page, row)
     expect(heading(page)).to_have_text("BACK-40")
-    page.go_back()
-    expect(row).to_be_focused()
-    page.wait_for_function("before => Math.abs(scrollY - before) <= 50", arg=before)
+    go_back_to(page, row, before)
 
     row.click()
     edit(page, "Model", "typed")
@@ -224,15 +235,11 @@ def test_a_browser_without_the_navigation_api_returns_and_asks_as_well(
     )
     assert page.evaluate("window.navigation") is None
     row = page.get_by_role("link", name="FALLBACK", exact=True)
-    row.scroll_into_view_if_needed()
-    before = page.evaluate("scrollY")
+    before = follow(page, row)
     assert before > 0
-    row.click()
     expect(heading(page)).to_be_focused()
     assert page.evaluate("scrollY") == 0
-    page.go_back()
-    expect(row).to_be_focused()
-    page.wait_for_function("before => Math.abs(scrollY - before) <= 50", arg=before)
+    go_back_to(page, row, before)
     page.go_forward()
     edit(page, "Model", "typed")
     page.go_back()

@@ -39,7 +39,9 @@ class BatchLimits:
         """
         if batches == self.max_in_flight or not waiting:
             return False
-        return not batches or self.min_parallel <= waiting >= self.size(waiting, in_flight)
+        if not batches:
+            return True
+        return waiting >= self.min_parallel and waiting >= self.size(waiting, in_flight)
 
 
 LOOKUPS_OF_ONE = BatchLimits(256, 2, min_parallel=64)

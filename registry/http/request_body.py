@@ -34,7 +34,7 @@ async def read_body(request: web.Request, extension: str | None = None) -> bytes
         return content.read_nowait()
     body, deadlines = bytearray(), request.app[DEADLINES]
     deadlines.stop()
-    async with aclosing(body_pieces(request, is_timed=True)) as pieces:
+    async with aclosing(body_pieces(request, limits_whole=True)) as pieces:
         async for piece in pieces:
             body += piece
             if len(body) > limits.body_bytes:
@@ -43,10 +43,10 @@ async def read_body(request: web.Request, extension: str | None = None) -> bytes
     return bytes(body)
 
 
-async def body_pieces(request: web.Request, *, is_timed: bool = False) -> AsyncGenerator[bytes]:
+async def body_pieces(request: web.Request, *, limits_whole: bool = False) -> AsyncGenerator[bytes]:
     """Yield the body, decoded, in pieces of at most a few hundred kB, while it arrives.
 
-    is_timed: whether the limit of time is that of the whole body, and not of each piece. Raises
+    limits_whole: whether the limit of time is that of the whole body, not of each piece. Raises
     UnsupportedMediaType, RequestTimeout, MalformedRequest.
     """
     encoding = request.headers.get(hdrs.CONTENT_ENCODING, "identity")
@@ -60,7 +60,7 @@ async def body_pieces(request: web.Request, *, is_timed: bool = False) -> AsyncG
         if not content.is_eof():
             await _ask_for_body(request)
         while not content.at_eof():
-            async with asyncio.timeout_at(end if is_timed else loop.time() + seconds):
+            async with asyncio.timeout_at(end if limits_whole else loop.time() + seconds):
                 piece = await content.readany()
             if decompressor is None:
                 yield piece

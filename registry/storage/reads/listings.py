@@ -144,9 +144,9 @@ async def _numbered_page(plan: Plan, page: NumberedPage) -> Window:
     total, start, skipped = None, END, offset
     counter = await plan.counter() if page.total or offset > MAX_OFFSET else None
     if counter:
-        total, is_last = counter.count, order[0].descending
-        if plan.is_by_id and (place := counter.place(offset, descending=is_last)):
-            start, skipped = (place.start + (1 if is_last else -1),), place.skipped
+        total, is_descending = counter.count, order[0].descending
+        if plan.is_by_id and (place := counter.place(offset, descending=is_descending)):
+            start, skipped = (place.start + (1 if is_descending else -1),), place.skipped
     elif page.total:
         total = await plan.total()
     if total is None:

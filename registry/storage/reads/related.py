@@ -329,9 +329,9 @@ async def _linked_ids(
     found = await snapshot.run(aggregate_command(resource_type.collection, [*stages, ids]))
     if not found:
         return set()
-    return (
-        None if found[0]["count"] > limit else {id_ for id_ in found[0]["ids"] if id_ is not None}
-    )
+    if found[0]["count"] > limit:
+        return None
+    return {id_ for id_ in found[0]["ids"] if id_ is not None}
 
 
 def _link_fields(relationship: Relationship) -> tuple[str, str]:

@@ -122,18 +122,19 @@ class Workers:
 
     async def _keep_running(self) -> None:
         try:
+            await self._run(is_first=True)
             while True:
-                await self._run()
                 await asyncio.sleep(_PAUSE_SECONDS)
+                await self._run(is_first=False)
         except StartError as error:
             self._reports.put_nowait(error)
         except OSError as error:
             self._reports.put_nowait(StartError(f"worker does not start: {error}"))
 
-    async def _run(self) -> None:
+    async def _run(self, *, is_first: bool) -> None:
         """Run a worker until it ends. Raises StartError if it does not start, or says why it ends.
 
-        Also raises OSError.
+        One that crashes before it is ready is an error only for the first. Also raises OSError.
         """
         # A program of its own, because a process with threads should not fork.
         command = (sys.executable, "-P", "-c", _PROGRAM, str(Path(registry.__file__).parents[1]))
@@ -155,7 +156,7 @@ class Workers:
                 raise StartError(f"worker does not start: {reason}") from None
             except (asyncio.IncompleteReadError, ConnectionError):
                 reason = f"{await wait_for_exit(worker)} (process {worker.pid})"
-                if line is None:
+                if line is None and is_first:
                     raise StartError(f"worker does not start: it ended with {reason}") from None
                 _log.error("worker exited unexpectedly: %s", reason)
             finally:

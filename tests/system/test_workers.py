@@ -89,8 +89,9 @@ def test_a_killed_service_leaves_no_processes(start: Start) -> None:
 def test_killed_workers_are_replaced_again_and_again(start: Start) -> None:
     service = start(*TWO)
     killed = set[int]()
-    for _ in range(3):
-        assert eventually(lambda: listener_count(service) == 2)
+    for number in (2, 2, 0, 2):  # after a 0, they are killed while they start
+        assert eventually(lambda: listener_count(service) >= number)  # noqa: B023 - called at once
+        assert eventually(lambda: len(workers_of(service)) == 2)
         killed.update(workers := workers_of(service))
         for worker in workers:
             os.kill(worker, signal.SIGKILL)

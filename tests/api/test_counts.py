@@ -92,7 +92,7 @@ async def test_more_members_than_one_query_returns_are_counted(serve: Serve) -> 
 
 @pytest.mark.usefixtures("fleet")
 async def test_many_members_are_counted_in_a_slot_of_the_heavy_requests(serve: Serve) -> None:
-    api = await serve(members=2, heavy_requests=1, response_seconds=0.5)
+    api = await serve(members=2, heavy_requests=1, queue_length=0)
     path = "/persons/1?withCount=computers"
     async with bulkheads(api).heavy_requests:
         assert (await api.get(path)).status == 503

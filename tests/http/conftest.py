@@ -24,8 +24,11 @@ Start = Callable[..., Awaitable[Client]]
 PATIENT_LIMITS = Limits(arrival_seconds=60.0, linger_seconds=0.3, stop_idle_seconds=0.3)
 """A busy machine may be slow where a limit is not what is tested."""
 
-SHORT_LIMITS = replace(PATIENT_LIMITS, arrival_seconds=0.3, idle_seconds=0.5, send_seconds=0.5)
-"""For clients that are too slow."""
+SHORT_LIMITS = replace(PATIENT_LIMITS, arrival_seconds=0.3, idle_seconds=0.5)
+"""For clients that send too slowly."""
+
+SLOW_READERS = replace(PATIENT_LIMITS, send_seconds=0.5)
+"""For clients that read too slowly; what they send has all the time."""
 
 LONG_LIMITS = replace(PATIENT_LIMITS, stop_idle_seconds=60.0)
 """For connections that are used again while the server stops."""

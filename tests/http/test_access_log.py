@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from ipaddress import ip_network
 
 import pytest
@@ -13,13 +12,7 @@ from registry.access.principal import Principal
 from registry.http.access_control import PRINCIPAL
 from registry.http.request_recorder import Entry
 from registry.settings import Settings
-from tests.http.conftest import (
-    PATIENT_LIMITS,
-    SECONDS,
-    exchange,
-    new_app,
-    new_runner,
-)
+from tests.http.conftest import SECONDS, exchange, new_app, new_runner
 from tests.servers import Server
 from tests.support import Client, reset
 from tests.waiting import eventually
@@ -48,9 +41,8 @@ async def respond(request: web.Request) -> web.StreamResponse:
 
 @pytest.fixture
 async def client() -> AsyncIterator[Client]:
-    limits = replace(PATIENT_LIMITS, arrival_seconds=1.0)
     settings = Settings(trusted_proxy=(ip_network("127.0.0.1"),), allowed_host=("h",))
-    app = new_app(respond, "/persons/{id}", limits, settings)
+    app = new_app(respond, "/persons/{id}", settings=settings)
     async with Client(Server(app, new_runner)) as client:
         yield client
 

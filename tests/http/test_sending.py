@@ -15,7 +15,7 @@ from tests.http.conftest import (
     GET,
     PATIENT_LIMITS,
     SECONDS,
-    SHORT_LIMITS,
+    SLOW_READERS,
     Start,
     connected,
     endless,
@@ -52,8 +52,9 @@ async def test_one_response_is_buffered_for_a_client_that_does_not_read(start: S
         assert transport.get_write_buffer_size() < 2 * len(BODY)
 
 
+@pytest.mark.slow
 async def test_a_client_that_reads_slowly_gets_its_whole_response(start: Start) -> None:
-    size, limits = 8_000_000, replace(PATIENT_LIMITS, send_seconds=2.0)
+    size, limits = 8_000_000, replace(PATIENT_LIMITS, send_seconds=6.0)
 
     async def handle(_: web.Request) -> web.StreamResponse:
         return web.Response(body=bytes(size))
@@ -77,7 +78,7 @@ async def test_a_client_that_does_not_read_or_reads_too_slowly_is_cut(
     caplog.set_level(logging.INFO)
     for part in (0, len(BODY) // 20):
         caplog.clear()
-        client, loop = await start(endless, SHORT_LIMITS), asyncio.get_running_loop()
+        client, loop = await start(endless, SLOW_READERS), asyncio.get_running_loop()
         with connected(client.port or 0) as opened:
             await loop.sock_sendall(opened, GET)
             async with asyncio.timeout(SECONDS):
@@ -85,7 +86,7 @@ async def test_a_client_that_does_not_read_or_reads_too_slowly_is_cut(
                     while SLOW_READER not in caplog.text:
                         if part:
                             await loop.sock_recv(opened, part)
-                        await asyncio.sleep(SHORT_LIMITS.send_seconds / 5)
+                        await asyncio.sleep(SLOW_READERS.send_seconds / 5)
             if not part:
                 with pytest.raises(ConnectionResetError):
                     await asyncio.wait_for(receive_all(opened), SECONDS)

@@ -29,6 +29,7 @@ from tests.http.conftest import (
     PATIENT_LIMITS,
     SECONDS,
     SHORT_LIMITS,
+    SLOW_READERS,
     Gate,
     connected,
     endless,
@@ -220,7 +221,7 @@ async def test_a_client_that_does_not_read_is_cut(
     start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    server = await start(endless, SHORT_LIMITS)
+    server = await start(endless, SLOW_READERS)
     reader, writer = await server.connect(connected(server.port))
     writer.write(GET)
     assert await eventually(

@@ -153,13 +153,16 @@ def keyed(key: str) -> list[tuple[str, Any, str]]:
 @pytest.mark.parametrize("verb", ["insert", "commitTransaction"])
 @BROKEN
 async def test_creations_with_keys_are_executed_once_when_a_connection_breaks(
-    proxy: Proxy, impatient: Api, database: Database, effect: Effect, verb: str
+    proxy: Proxy, behind_proxy: Api, database: Database, effect: Effect, verb: str
 ) -> None:
     proxy.verb, proxy.effect, proxy.once = verb, effect, True
-    requests = [
-        send_with_key(impatient, "/persons", PERSON, f"key-{number}") for number in range(10)
-    ]
-    replies = await asyncio.gather(*requests)
+    persons = [new("person", first_name=f"F{number}", last_name="Hopper") for number in range(10)]
+    replies = await asyncio.gather(
+        *(
+            send_with_key(behind_proxy, "/persons", each, f"key-{number}")
+            for number, each in enumerate(persons)
+        )
+    )
     assert proxy.affected
     assert [reply.status for reply in replies] == [201] * 10
     stored = await database.persons.distinct("_id")

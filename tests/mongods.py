@@ -26,7 +26,7 @@ SOCKET = "./mongodb-27017.sock"
 
 @asynccontextmanager
 async def client_of(uri: str) -> AsyncIterator[Client]:
-    with closing(Client(uri)) as client:
+    with closing(Client(uri, serverSelectionTimeoutMS=60_000)) as client:
         yield client
 
 
@@ -77,7 +77,10 @@ async def program_of(uri: str) -> str:
 
 @asynccontextmanager
 async def other_mongod(mongodb_uri: str, *options: str) -> AsyncIterator[str]:
-    """Start the program of the mongod at a URI once more, without data; yield the new URI."""
+    """Start the program of the mongod at a URI once more, without data.
+
+    Yields the new URI, once it responds.
+    """
     program = await program_of(mongodb_uri)
     # Not in tmp_path, which is too long for a socket.
     with TemporaryDirectory(prefix="mongod-", dir="/tmp") as home:
@@ -87,8 +90,11 @@ async def other_mongod(mongodb_uri: str, *options: str) -> AsyncIterator[str]:
             cwd=home,
             stdout=asyncio.subprocess.DEVNULL,
         )
+        new_uri = f"mongodb://{quote(f'{home}/{SOCKET}', safe='')}/?directConnection=true"
         try:
-            yield f"mongodb://{quote(f'{home}/{SOCKET}', safe='')}/?directConnection=true"
+            async with client_of(new_uri) as client:
+                await client.admin.command("ping")
+            yield new_uri
         finally:
             process.terminate()
             await process.wait()

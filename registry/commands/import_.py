@@ -68,16 +68,13 @@ def main(arguments: Sequence[str]) -> None:
         for name in _OF_CSV:
             if getattr(parsed, name) != parser.get_default(name):
                 parser.error(f"--{name}: only CSV files have it, not NDJSON")
-    if parsed.create and parsed.key:
-        parser.error("--create: rows that are all new have no --key")
-    tally = Tally(graph, parsed.url, is_dry=parsed.dry_run, creates=parsed.create)
+    tally = Tally(graph, parsed.url, is_dry=parsed.dry_run, next_run=_next_run(parsed))
     try:
         with input_file(parsed.file) as file:
             if is_csv(parsed):
                 run(tally, lambda client: _report_of_csv(parsed, file, tally, client))
             else:
-                lines = read_lines(file, graph, creates=parsed.create)
-                store_lines(lines, tally)
+                store_lines(read_lines(file, graph, creates=parsed.create), tally)
     except OSError as error:
         tally.fail(f"{parsed.file}: {error.strerror or error}", status=2)
 
@@ -86,14 +83,14 @@ def main(arguments: Sequence[str]) -> None:
 class Tally:
     """The progress of an import, and its summary.
 
-    creates: whether the same command would store everything again. counts: the last `meta` of the
+    next_run: what the same command does if this one is interrupted. counts: the last `meta` of the
     report.
     """
 
     graph: Graph
     url: str
     is_dry: bool = False
-    creates: bool = False
+    next_run: str = "stores everything again"
     counts: Document = field(default_factory=lambda: {"rows": 0, "invalid": 0})
     started: float = field(default_factory=monotonic)
     shown: float = field(default_factory=monotonic)
@@ -156,8 +153,7 @@ def run(tally: Tally, report: Callable[[Client], AsyncIterator[Document]]) -> No
     except RegistryError as error:
         tally.fail(failure_of(error), status=1)
     except KeyboardInterrupt:
-        next_run = "stores everything again" if tally.creates else "continues"
-        tally.fail(f"interrupted: the same command {next_run}", status=130)
+        tally.fail(f"interrupted: the same command {tally.next_run}", status=130)
     if "complete" not in tally.counts:
         tally.fail("the import has ended before the last row", status=2)
     output(str(tally))
@@ -224,6 +220,14 @@ def _parser(graph: Graph) -> Parser:
     add("--encoding", default="utf-8", metavar="NAME", help=encoding_help)
     add("--dry-run", action="store_true", help="check and report, store nothing")
     return parser
+
+
+def _next_run(parsed: argparse.Namespace) -> str:
+    if parsed.create:
+        return "stores everything again"
+    if not is_csv(parsed):
+        return "continues, but stores lines without an id or a unique value again"
+    return "continues" if parsed.key else "continues, or asks for a --key"
 
 
 def _types(graph: Graph) -> list[str]:

@@ -5,7 +5,6 @@ import signal
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from io import FileIO
 from pathlib import Path
 from shutil import copyfileobj
 from tempfile import TemporaryFile
@@ -37,18 +36,18 @@ def require_output() -> None:
 
 
 @contextmanager
-def input_file(name: str) -> Iterator[FileIO]:
+def input_file(name: str) -> Iterator[IO[bytes]]:
     """Yield a file, or for `-` a seekable copy of standard input. Raises OSError."""
     if name != "-":
-        with FileIO(name) as file:
+        with Path(name).open("rb") as file:
             yield file
         return
     if sys.stdin is None:
         raise OSError("standard input is closed")
-    with TemporaryFile(buffering=0) as file:
-        copyfileobj(sys.stdin.buffer, file)
-        file.seek(0)
-        yield file
+    with TemporaryFile() as copy:
+        copyfileobj(sys.stdin.buffer, copy)
+        copy.seek(0)
+        yield copy
 
 
 @contextmanager

@@ -30,7 +30,7 @@ def main(arguments: Sequence[str]) -> None:
     computers = 3 * parsed.persons if parsed.computers is None else parsed.computers
     resources = generate(parsed.persons, computers, parsed.seed)
     lines = (Line(number, {"op": "add", "data": data}) for number, data in enumerate(resources, 1))
-    store_lines(lines, Tally(graph, parsed.url, creates=True))
+    store_lines(lines, Tally(graph, parsed.url))
 
 
 def generate(persons: int, computers: int, seed: int) -> Iterator[dict[str, Any]]:

@@ -56,7 +56,11 @@ async def test_without_a_key_a_repeated_row_stops(api: Api, import_text: RunComm
     assert "Line 2 repeats what is stored, the `computer` 1. Name what" in again.errors[0]
     assert "apart by --key, one or more of `serial`" in again.errors[0]
     assert len(await fleet(api)) == 3
-    assert "created 3 computers" in (await import_text(SHEET, "--create")).output
+    refused = await import_text(SHEET, "--create", *KEY)
+    assert refused.status == 2
+    assert refused.errors[0].endswith("fleet.csv: Rows that are all new resources have no key.")
+    created = await import_text(SHEET, "--create", "--key", "owner.email")
+    assert "created 3 computers" in created.output
     assert len((await api.get("/computers")).data) == 6
 
 
@@ -364,7 +368,6 @@ async def test_a_missing_token_is_named(
         (("import", "f.csv"), "--type: name the type of a CSV file: person or computer"),
         (("import", "--url", "ftp://h", "f.ndjson"), "--url: 'ftp://h' is not a base URL"),
         (("import", "--map", "nam", "f.ndjson"), "--map: 'nam' is not COLUMN=NAME"),
-        (("import", "--create", "--key", "id", "--type=person", "f.csv"), "--create: rows that"),
         (("import", "--key", "id", "f.ndjson"), "--key: only CSV files have it"),
         (("import", "--map", "a=b", "f.ndjson"), "--map: only CSV files have it"),
         (("import", "--replace", "--format=ndjson", "f"), "--replace: only CSV files have it"),
@@ -380,6 +383,18 @@ async def test_invalid_options_are_one_line(
     done = await run(*arguments)
     assert (done.status, done.output, len(done.errors)) == (2, "", 1)
     assert message in done.errors[0]
+
+
+@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="only Linux counts calls of read")
+async def test_lines_are_read_in_large_pieces(run: RunCommand, tmp_path: Path) -> None:
+    def calls_of_read() -> int:
+        return int(Path("/proc/self/io").read_text().partition("syscr: ")[2].split()[0])
+
+    path = tmp_path / "blank.ndjson"
+    path.write_bytes(b"\n" * 100_000)
+    before = calls_of_read()
+    await run("import", "--url", "http://127.0.0.1:1", path)
+    assert calls_of_read() - before < 1_000
 
 
 async def test_an_unreadable_file_is_one_line(run: RunCommand) -> None:

@@ -158,11 +158,23 @@ async def test_names_cannot_control_the_terminal(api: Api, tmp_path: Path, run: 
 
 
 @pytest.mark.parametrize(
-    ("options", "next_run"), [(COMPUTERS, "continues"), (("--create",), "stores everything again")]
+    ("options", "next_run"),
+    [
+        (COMPUTERS, "continues"),
+        (COMPUTERS[:2], "continues, or asks for a --key"),
+        ((*COMPUTERS[:2], "--create"), "stores everything again"),
+        (
+            ("--format", "ndjson"),
+            "continues, but stores lines without an id or a unique value again",
+        ),
+    ],
 )
 async def test_ctrl_c_ends_an_import(
-    options: tuple[str, ...], next_run: str, fake_service: FakeService, sheet: Path
+    options: tuple[str, ...], next_run: str, fake_service: FakeService, tmp_path: Path
 ) -> None:
+    path = tmp_path / "file"
+    line = '{"type": "computer", "attributes": {"serial": "A-1"}}'
+    path.write_text(line if "ndjson" in options else SHEET)
     arrived = asyncio.Event()
 
     async def handle(_: web.Request) -> web.Response:
@@ -171,7 +183,7 @@ async def test_ctrl_c_ends_an_import(
         return web.Response()
 
     url = await fake_service(handle)
-    process = await spawn("import", "--url", url, "--type", "computer", *options, sheet)
+    process = await spawn("import", "--url", url, *options, path)
     await asyncio.wait_for(arrived.wait(), timeout=30)
     process.send_signal(signal.SIGINT)
     done = await wait_for(process)

@@ -85,8 +85,15 @@ async def test_options_of_the_server_as_a_whole_are_answered(start: Start) -> No
 async def test_a_head_that_is_too_late_ends_the_connection(
     start: Start, before: bytes, head: bytes
 ) -> None:
-    received = await exchange(await start(echo, SHORT_LIMITS), before, head)
-    assert received.count(b"HTTP/1.1 ") == bool(before)
+    client = await start(echo, SHORT_LIMITS)
+    reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
+    if before:
+        writer.write(before)
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+    writer.write(head)
+    with suppress(ConnectionResetError):  # if the head, too, comes after the end
+        assert await read_all(reader) == b""
+    writer.close()
 
 
 @pytest.mark.slow

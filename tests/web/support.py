@@ -29,6 +29,12 @@ def rows(page: Page, name: str) -> Locator:
     return page.get_by_role("table", name=name).get_by_role("row").filter(has=page.locator("td"))
 
 
+def pause_clock(page: Page) -> None:
+    """Let the time of the page stand still until `page.clock` is told otherwise."""
+    page.clock.install(time=0)
+    page.clock.pause_at(3_600_000)  # not reached before the call, however slow the machine is
+
+
 def note(page: Page, text: str) -> None:
     """What the page tells of an action, also to those who hear it."""
     expect(page.get_by_role("status").get_by_text(text)).to_be_visible()

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from tests.web.conftest import Registry, Visit
-from tests.web.support import ADA, button, edit, field, heading, note, rows
+from tests.web.support import ADA, button, edit, field, heading, note, pause_clock, rows
 
 pytestmark = pytest.mark.slow
 
@@ -98,8 +98,7 @@ def test_the_search_box_cancels_outdated_searches(registry: Registry, visit: Vis
 
     page.route(re.compile(r"/persons\?.*filter(=|%5Bsearch)"), hold)
     page.on("requestfailed", lambda request: failed.append(request.url))
-    page.clock.install(time=0)
-    page.clock.pause_at(1000)
+    pause_clock(page)
     page.keyboard.type("Marg")
     page.clock.run_for(149)
     assert searched == []

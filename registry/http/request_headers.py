@@ -76,7 +76,7 @@ def request_id(request: web.BaseRequest) -> str:
     except KeyError:
         headers = request.headers
         is_sent = _SENT_ID in headers or _TRACEPARENT in headers
-        id_ = (sent_id(headers) if is_sent else None) or f"{getrandbits(128):032x}"
+        id_ = (sent_id(headers) if is_sent else None) or getrandbits(128).to_bytes(16).hex()
         request[_KEY] = id_
     return id_
 
@@ -121,9 +121,13 @@ def preconditions(
 
     Tags that are weak in `If-Match`, or of other resources, match no version (RFC 9110, 13.1).
     """
-    is_restricted = hdrs.IF_MATCH in request.headers
-    allowed = _versions(request, hdrs.IF_MATCH, resource, id_) if is_restricted else None
-    return allowed, _versions(request, hdrs.IF_NONE_MATCH, resource, id_)
+    allowed: Versions = None
+    excluded: Versions = frozenset()
+    if hdrs.IF_MATCH in request.headers:
+        allowed = _versions(request, hdrs.IF_MATCH, resource, id_)
+    if hdrs.IF_NONE_MATCH in request.headers:
+        excluded = _versions(request, hdrs.IF_NONE_MATCH, resource, id_)
+    return allowed, excluded
 
 
 def _versions(request: web.Request, header: str, resource: ResourceType, id_: int) -> Versions:
@@ -174,10 +178,11 @@ class Preferences:
 
     def acknowledge(self, *, is_replayed: bool) -> dict[str, str]:
         """Return the headers that tell what was applied, and whether the result was stored."""
-        named = {MERGE: self.merges, ROLL_BACK: self.rolls_back}
-        applied = ", ".join(text for text, is_applied in named.items() if is_applied)
-        headers = {PREFERENCE_APPLIED: applied, IDEMPOTENCY_REPLAYED: "true" if is_replayed else ""}
-        return {name: value for name, value in headers.items() if value}
+        headers = {IDEMPOTENCY_REPLAYED: "true"} if is_replayed else {}
+        if self.merges or self.rolls_back:
+            applied = [MERGE] * self.merges + [ROLL_BACK] * self.rolls_back
+            headers[PREFERENCE_APPLIED] = ", ".join(applied)
+        return headers
 
 
 NO_PREFERENCES = Preferences()

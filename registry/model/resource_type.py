@@ -323,7 +323,7 @@ class ResourceType:
         ValidationError with what is wrong by name, as `Schema.load` does.
         """
         loaded, loadable = self._whole_schema.load(values, partial=partial), self._loadable
-        if not isinstance(loaded, Mapping):
+        if not isinstance(loaded, (dict, Mapping)):  # `dict` first: it is found much faster
             raise TypeError(f"{self.type}: post_load must return a mapping, not {type(loaded)}")
         return {
             name: value if value is None else loadable[name].kind.store(value)

@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import ClassVar
 
 from aiohttp import hdrs, web
@@ -15,7 +15,7 @@ from registry.jsonapi.content_negotiation import csv_charset
 from registry.jsonapi.documents import Envelope, Part
 from registry.jsonapi.error_objects import quoted
 from registry.jsonapi.error_types import InvalidParameter, NotFound, PreconditionFailed
-from registry.jsonapi.query import WITH_COUNT, QueryScope
+from registry.jsonapi.query import NO_PARAMETERS, WITH_COUNT, Query, QueryScope
 from registry.jsonapi.request_documents import load, load_linkage
 from registry.jsonapi.resource_objects import identifiers, path_of, relationship_links
 from registry.jsonapi.visible_revisions import is_visible
@@ -82,13 +82,22 @@ class CollectionView(ResourceView):
         if rolls_back and (query.include is not None or query.counts):
             name = WITH_COUNT if query.counts else "include"
             raise InvalidParameter(_NOT_STORED.format(quoted(name)), parameter=name)
-        fields = {resource.type: resource.writable.keys(), **query.fields}
-        self.query = replace(query, fields=fields)
+        if query is NO_PARAMETERS:
+            self.query = _query_of_creation(resource)
+        elif resource.type not in query.fields:
+            fields = {**query.fields, resource.type: resource.shown_writable}
+            self.query = replace(query, fields=fields)
         write = Write(Verb.ADD, resource, NEW, change, merges=merges)
         (result,) = await self.apply([write], rolls_back=rolls_back)
         self.status = 201 if result.write.verb is Verb.ADD else 200
         self.headers = {**JSONAPI, **preferences.acknowledge(is_replayed=result.is_replayed)}
         return await self.respond_with_result(result)
+
+
+@lru_cache(maxsize=64)
+def _query_of_creation(resource: ResourceType) -> Query:
+    """Return what a POST without parameters asks for."""
+    return Query(fields={resource.type: resource.shown_writable})
 
 
 class _RelationshipView(ResourceView):

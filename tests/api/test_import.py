@@ -146,6 +146,16 @@ async def test_what_earlier_rows_change_does_not_hide_others_that_match(
     assert (totals["created"], totals["updated"]) == ({}, {"person": 4})
 
 
+async def test_what_earlier_batches_of_a_dry_run_change_does_not_hide_others(api: Api) -> None:
+    for _ in range(5):
+        await api.person("Ada", "King", email="ada@x.org")
+    changed = "".join(f"{id_},p{id_}@x.org\n" for id_ in range(1, 5))
+    fill = "".join(f",{n}@x.org\n" for n in range(300))  # more than a batch has
+    _, lines = await post(api, "/persons", f"id,email\n{changed}{fill},ada@x.org\n", **DRY)
+    assert lines[-1]["meta"]["updated"] == {"person": 4}
+    assert lines[-1]["meta"]["unchanged"] == {"person": 1}
+
+
 @pytest.mark.parametrize("key", ["email", "first_name,last_name"])
 async def test_three_of_the_resources_that_match_are_named(api: Api, key: str) -> None:
     for email in ["ada@x.org"] * 3 + ["ADA@X.ORG"] * 2:

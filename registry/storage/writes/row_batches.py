@@ -126,7 +126,9 @@ class RowUnit(UnitOfWork):
             ),
             *(
                 _addition(resource, id_, {})
-                for resource, id_ in self._matches.load(self._transaction, mentions)
+                for resource, id_ in self._matches.load(
+                    self._transaction, mentions, batch.memory.changed
+                )
             ),
         ]
         batch.changes_links = any(row.links for row in batch.rows)

@@ -32,18 +32,22 @@ FIRST_DRY_ID = 2**62
 _MAX_MATCHES = 3
 """Records with the same values that are found: a row is invalid if it means several."""
 
+_MAX_CHANGED = 250
+"""Records that are found besides these, as rows may have changed their values."""
+
 
 class RowMemory:
     """What an import knows of its earlier batches: the lines of their rows, by resource.
 
     Of a dry run also the records as the rows have left them. All of it is in a temporary file of
     SQLite, which has no name, and most of which is not in memory; it is deleted when neither the
-    import nor a batch uses it any more. new_ids: for the resources of a dry run.
+    import nor a batch uses it any more. new_ids: for the resources of a dry run. changed: how many
+    times it has changed stored ones.
     """
 
     def __init__(self, graph: Graph, options: CodecOptions[Any]) -> None:
         self._graph, self._options = graph, options
-        self.new_ids = count(FIRST_DRY_ID)
+        self.new_ids, self.changed = count(FIRST_DRY_ID), 0
         self._shapes = set[Shape]()  # by which the records are found
         # A batch that is completed after its client has left may be the last to use it.
         self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
@@ -88,6 +92,7 @@ class RowMemory:
 
     def add_record(self, type_name: str, record: Record) -> None:
         """Remember a record as a row has left it."""
+        self.changed += record[ID] < FIRST_DRY_ID
         row = (type_name, record[ID], bson.encode(record, codec_options=self._options))
         self._database.execute("INSERT OR REPLACE INTO records VALUES (?, ?, ?)", row)
         self._add_keys(record, [shape for shape in self._shapes if shape[0] == type_name])
@@ -111,9 +116,12 @@ class RowMatches:
         self._ids: dict[Shape, dict[Values, set[int]]] = defaultdict(lambda: defaultdict(set))
 
     def load(
-        self, transaction: Transaction, mentions: Sequence[Mention]
+        self, transaction: Transaction, mentions: Sequence[Mention], changed: int
     ) -> Iterator[tuple[ResourceType, int]]:
-        """Find the stored records with values; yield the type and the id of those to load."""
+        """Find the stored records with values; yield the type and the id of those to load.
+
+        changed: how many may have other values, as earlier batches of a dry run have left them.
+        """
         wanted: dict[Shape, dict[Values, Mention]] = defaultdict(dict)
         for mention in mentions:
             if mention.key not in {(), ("id",)} and not _is_unique(mention):
@@ -122,7 +130,7 @@ class RowMatches:
         for shape, sought in wanted.items():
             names, resource = shape[1], next(iter(sought.values())).resource
             # Rows with other keys may change what some of these have.
-            others = sum(
+            others = changed + sum(
                 each.link is None and each.resource is resource and each.key not in {(), names}
                 for each in mentions
             )
@@ -227,7 +235,7 @@ def _stages(names: Sequence[str], mentions: Sequence[Mention], others: int) -> l
                 for mention in mentions
             ]
         }
-    ids = {"$minN": {"input": f"${ID}", "n": _MAX_MATCHES + others}}
+    ids = {"$minN": {"input": f"${ID}", "n": _MAX_MATCHES + min(others, _MAX_CHANGED)}}
     return [
         {"$match": query},
         {"$group": {ID: {name: f"${name}" for name in names}, "ids": ids}},

@@ -35,9 +35,13 @@ _CHROMIUM = [
 _WHEELS = ("--platform", "manylinux2014_x86_64", "--python-version", "3.10")
 """The platform of the wheels; none of their Python code is run."""
 
-_PORTS = range(20_000, 32_768)
-"""Below those from which Linux takes the ports of connections and of unnamed listeners: no other
-process takes one before the program of a test listens on it."""
+_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+
+_PORTS = range(20_000 + _WORKER, 32_768, 16)
+"""Below those from which Linux takes the ports of connections and of unnamed listeners, and other
+ports in each of 16 processes of tests: none is taken before the program of a test listens on it."""
+
+_unused_ports = iter(secrets.SystemRandom().sample(_PORTS, len(_PORTS)))
 
 
 def run(
@@ -69,9 +73,9 @@ def required_program(*names: str) -> str:
 
 
 def free_port() -> int:
-    """Return a port of 127.0.0.1 on which nothing listens."""
+    """Return a port of 127.0.0.1 on which nothing listens, another one each time."""
     while True:
-        port = secrets.choice(_PORTS)
+        port = next(_unused_ports)
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
             return port
 

@@ -461,9 +461,9 @@ async def test_a_follower_that_is_ended_and_does_not_read_is_disconnected(
         await fill(api, reader, kept)
         assert number_of_followers(api) == 3
         await Tokens(database).revoke("1")
-        assert await eventually(lambda: number_of_followers(api) == 2, seconds=10)
+        assert await eventually(lambda: number_of_followers(api) == 2, seconds=40)
         await api.app.shutdown()
-        assert await eventually(lambda: number_of_followers(api) == 0, seconds=10)
+        assert await eventually(lambda: number_of_followers(api) == 0, seconds=40)
 
 
 async def test_a_follower_that_does_not_read_a_short_rest_does_not_hold_a_stop(
@@ -483,7 +483,7 @@ async def test_a_follower_that_does_not_read_a_short_rest_does_not_hold_a_stop(
             await api.operate(*(add(new("computer", serial="S" * 250)) for _ in range(40)))
             await asyncio.sleep(0.3)
         await api.app.shutdown()
-        assert await eventually(lambda: number_of_followers(api) == 0, seconds=10)
+        assert await eventually(lambda: number_of_followers(api) == 0, seconds=40)
 
 
 @pytest.mark.parametrize("code", [280, 13], ids=["position_expired", "internal_error"])

@@ -109,8 +109,8 @@ class Capacity:
 
     small_requests: reads by id, pages along an index, small writes; also, counted separately,
     lookups of access tokens. Most wait for threads: refusing them would take as much CPU time.
-    heavy_requests: queries that no index serves, chunks of long linkage, counts of many members,
-    and writes of many resources. They leave half of the cores to others.
+    heavy_requests: queries that no index serves, chunks of long linkage, and writes of many
+    resources. They leave half of the cores to others.
     streams: documents that are sent while they are read, and changes that are older than those
     followers share. Each may be as slow as its client, in constant memory.
     uploads: requests with a large body, which arrives at the pace of the client. While it waits,

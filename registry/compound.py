@@ -21,7 +21,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 from registry.jsonapi.documents import PLAIN, Compound, Identifiers, Part
 from registry.jsonapi.query import Include, IncludePath, Query
-from registry.jsonapi.resource_objects import Relationships
 from registry.model.graph import Graph
 from registry.model.record import ID, FirstPage, LinkedIds, Record, StreamedIds, ids_in
 from registry.model.resource_type import Relationship, ResourceType
@@ -83,7 +82,7 @@ async def resolve(  # noqa: PLR0913 - what a document depends on
     to the records. is_bounded: False where `include` has only to-one relationships, of which each
     record has few. Raises as the methods of CompoundStream.
     """
-    if query.include is None and not query.counts:
+    if query.include is None:
         return PLAIN
     stream = CompoundStream(resource_type, query, snapshot, graph, start, is_bounded=is_bounded)
     return await stream.collect(records)
@@ -167,16 +166,15 @@ class CompoundStream:
         self._size = 0  # of what is kept
         self._chunk = self._part_size = capacity.chunk
         self.is_kept = True
-        self._forget_relationships()
+        self._forget_linkage()
 
     async def primary(self, chunks: AsyncIterable[Sequence[Record]]) -> AsyncGenerator[Part]:
         """Yield the primary resources. chunks: of records."""
         resource_type = self._path_ends[self._start].type
         async for records in chunks:
             if not self._query.include:
-                self._forget_relationships()
-                await self._count(resource_type, records)
-                yield Part(resource_type, records, self._relationships)
+                self._forget_linkage()
+                yield Part(resource_type, records, self._linkage)
                 continue
             self._keep(resource_type, records)
             end, rest = self._path_ends[self._start], records
@@ -219,8 +217,7 @@ class CompoundStream:
         shown = None if self._query.include is None else included
         resource_type = self._path_ends[self._start].type
         if not self._query.include:
-            await self._count(resource_type, records)
-            return Compound(self._relationships, shown)
+            return Compound(self._linkage, shown)
         self._keep(resource_type, records)
         for path, end in self._path_ends.items():
             if path == self._start:
@@ -236,7 +233,7 @@ class CompoundStream:
                         included[end.type.type] += part.records
             if not self.is_kept:
                 return None
-        return Compound(self._relationships, shown)
+        return Compound(self._linkage, shown)
 
     def _linked_chunks(self, path: IncludePath, end: PathEnd) -> Iterator[list[int]]:
         """Yield the ids that a path leads to and that are needed, in chunks."""
@@ -257,7 +254,7 @@ class CompoundStream:
         None instead of the part if all its resources are in the document already.
         """
         if not self.is_kept:
-            self._forget_relationships()
+            self._forget_linkage()
         while not await self._link(end, some := records[: self._part_size]):
             pass  # until the part is small enough
         rest = records[len(some) :]
@@ -267,15 +264,7 @@ class CompoundStream:
             await self._read_streamed(end, some)
             return None, rest
         shown.update([record[ID] for record in new])
-        await self._count(end.type, new)
-        return Part(end.type, new, self._relationships), rest
-
-    async def _count(self, resource_type: ResourceType, records: Sequence[Record]) -> None:
-        """Add the numbers of members that resources show."""
-        ids = [record[ID] for record in records]
-        for name in self._query.counts.get(resource_type.type, ()) if ids else ():
-            counts = await self._snapshot.count_members(resource_type.relationships[name], ids)
-            self._counts[resource_type.type][name] |= {id_: counts.get(id_, 0) for id_ in ids}
+        return Part(end.type, new, self._linkage), rest
 
     async def _link(self, end: PathEnd, records: Sequence[Record]) -> bool:
         """Add the linkage of resources; return whether it fits into one part.
@@ -315,7 +304,7 @@ class CompoundStream:
     ) -> dict[int, LinkedIds]:
         """Return what the records are linked to, by id. Raises TooManyMembers."""
         target, key = self._graph[relationship.target], relationship.foreign_key
-        shown = self._query.attributes(target) if self.is_kept else frozenset[str]()
+        shown = self._query.shown(target) if self.is_kept else frozenset[str]()
         if not relationship.to_many:
             keys: dict[int, LinkedIds] = {record[ID]: record.get(key) for record in records}
             linked = {to for record in records if (to := record.get(key)) is not None}
@@ -361,8 +350,8 @@ class CompoundStream:
         """Return the records with these ids."""
         loaded = self._loaded[resource_type.type]
         if unknown := [id_ for id_ in ids if id_ not in loaded]:
-            attributes = self._query.attributes(resource_type)
-            found = await self._snapshot.read_by_ids(resource_type, unknown, attributes)
+            shown = self._query.shown(resource_type)
+            found = await self._snapshot.read_by_ids(resource_type, unknown, shown)
             if len(unknown) == len(ids):
                 return found
             loaded = loaded | {record[ID]: record for record in found}
@@ -376,11 +365,10 @@ class CompoundStream:
             if self._limit is not None and self._size > self._limit:
                 self._forget()
 
-    def _forget_relationships(self) -> None:
-        """Collect relationships anew, for parts that show only their own."""
-        self._linkage: dict[str, dict[str, dict[int, LinkedIds]]] = _by_name()
-        self._counts: dict[str, dict[str, dict[int, int]]] = _by_name()
-        self._relationships = Relationships(self._linkage, self._counts)
+    def _forget_linkage(self) -> None:
+        """Collect linkage anew, for parts that show only their own."""
+        self._linkage: dict[str, dict[str, dict[int, LinkedIds]]]
+        self._linkage = defaultdict(lambda: defaultdict(dict))
 
     def _forget(self) -> None:
         """Keep only ids from now on."""
@@ -393,8 +381,3 @@ class CompoundStream:
 
 def _bitsets(sets: Mapping[Any, _Ids]) -> Iterator[tuple[Any, IdBitset]]:
     return ((name, IdBitset(ids)) for name, ids in sets.items())
-
-
-def _by_name() -> dict[str, dict[str, dict[int, Any]]]:
-    """Return mappings by type, relationship and id that are made when they are needed."""
-    return defaultdict(lambda: defaultdict(dict))

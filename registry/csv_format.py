@@ -159,6 +159,9 @@ class CsvTable:
             found = [*included, *(records if resource.type == self.resource.type else ())]
         shown = fieldset(resource, frozenset(self.query.fields[resource.type])).dump_all(found)
         by_id = {record["_id"]: values for record, values in zip(found, shown, strict=True)}
+        for name in self.query.counts.get(resource.type, ()):
+            for record in found:
+                by_id[record["_id"]][name] = record.get(resource.count_fields[name], 0)
         for record in found if resource.subject else ():
             for part, text in zip(_IDENTIFIER, subject_of(resource, record) or (), strict=False):
                 by_id[record["_id"]][f"{resource.subject}.{part}"] = text
@@ -178,13 +181,10 @@ class CsvTable:
             if resource.read_only:
                 keys = [record.get(link.foreign_key) for record in records]
             else:  # the keys of others may lead nowhere
-                linkage = compound.relationships.linkage[resource.type][link.name]
+                linkage = compound.linkage[resource.type][link.name]
                 keys = [linkage[key] for key in keys]
         if column.field == "id":
             return ["" if key is None else str(key) for key in keys]
-        if column.field in self._graph[column.type].relationships:
-            counts = compound.relationships.counts[column.type][column.field]
-            return [str(counts.get(key, "")) for key in keys]
         values = [shown[key].get(column.field) if key in shown else None for key in keys]
         if dict in map(type, values):
             return [escaped(orjson.dumps(value).decode()) for value in values]

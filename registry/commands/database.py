@@ -127,7 +127,7 @@ def check(arguments: Sequence[str]) -> None:
     parser.add_argument(
         "--repair",
         action="store_true",
-        help="Remove links to nothing, end overlapping periods, correct counters, and check again.",
+        help="Remove links to nothing, end overlapping periods, correct numbers, and check again.",
     )
     parsed = parser.parse_args(arguments)
     if not run(_check(parser.settings(parsed), repair=parsed.repair)):
@@ -156,11 +156,8 @@ async def _check(settings: Settings, *, repair: bool) -> bool:
 
 
 def _print(report: Report, settings: Settings) -> None:
-    for rule in report.rules:
-        for violation in rule.listed:
-            output(violation)
-        if more := rule.total - len(rule.listed):
-            output(f"... and {more:,} more of this kind")
+    for line in report.lines:
+        output(line)
     result = f"{report.total:,} inconsistent" if report.total else "consistent"
     checked = ", ".join(counted(settings.graph, report.records))
     note(f"Checked {checked} of {place_of(settings)}: {result}")

@@ -21,7 +21,7 @@ from registry.jsonapi.error_objects import ApiError
 from registry.jsonapi.query import Query
 from registry.jsonapi.resource_objects import (
     STREAMED,
-    Relationships,
+    Linked,
     array,
     identifiers,
     resource_objects,
@@ -52,12 +52,12 @@ class Effect(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Compound:
-    """The relationships of all resources of a document, and the included ones.
+    """The linkage of all resources of a document, and the included ones.
 
     included: records by type; None if the request does not have `include`.
     """
 
-    relationships: Relationships
+    linkage: Linked
     included: Mapping[str, Sequence[Record]] | None
 
     @property
@@ -66,21 +66,21 @@ class Compound:
         return sum(map(len, self.included.values())) if self.included else 0
 
 
-PLAIN = Compound(Relationships(), None)
-"""Neither relationships nor included resources."""
+PLAIN = Compound({}, None)
+"""Neither linkage nor included resources."""
 
 
 class Part(NamedTuple):
-    """Resources of one type, with the relationships to show of them."""
+    """Resources of one type, with the linkage to show of them."""
 
     resource: ResourceType
     records: Sequence[Record]
-    relationships: Relationships
+    linkage: Linked
 
     @property
     def size(self) -> int:
         """The number of resources and of the identifiers in their linkage."""
-        linkage = self.relationships.linkage.get(self.resource.type, {})
+        linkage = self.linkage.get(self.resource.type, {})
         linked = chain.from_iterable(by_id.values() for by_id in linkage.values())
         return len(self.records) + sum(len(ids) for ids in linked if isinstance(ids, list))
 
@@ -89,7 +89,7 @@ class Part(NamedTuple):
         """The linkage that is read while it is encoded, of a part with a single resource."""
         if len(self.records) > 1:
             return []
-        linkage = self.relationships.linkage.get(self.resource.type, {})
+        linkage = self.linkage.get(self.resource.type, {})
         linked = [by_id.get(record["_id"]) for record in self.records for by_id in linkage.values()]
         return [ids for ids in linked if isinstance(ids, StreamedIds)]
 
@@ -124,7 +124,7 @@ def encode_document(
         members = [
             text
             for name, records in compound.included.items()
-            for text in resource_objects(graph[name], records, compound.relationships, query)
+            for text in resource_objects(graph[name], records, compound.linkage, query)
         ]
         included = {"included": Fragment(array(members))}
     return orjson.dumps(

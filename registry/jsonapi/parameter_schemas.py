@@ -110,7 +110,7 @@ def counts(scope: QueryScope) -> Iterator[Variant]:
     names = [
         path
         for path, relationship in _include_paths(relationships, scope.graph)
-        if relationship.to_many and path.count(".") >= least - 1
+        if relationship.count_field and path.count(".") >= least - 1
     ]
     if names:
         yield Variant(WITH_COUNT, _names(names))

@@ -52,12 +52,14 @@ class Query:
     page: Page | None = None
     readable: frozenset[str] | None = None
 
-    def attributes(self, resource: ResourceType) -> frozenset[str]:
-        """Return the names of the attributes to show of resources of this type."""
+    def shown(self, resource: ResourceType) -> frozenset[str]:
+        """Return the names of the attributes to show of resources of this type.
+
+        Also those of the relationships whose members are counted: all have one namespace.
+        """
         names = self.fields.get(resource.type)
-        if names is None:
-            return resource.attribute_names
-        return frozenset(names & resource.readable.keys())
+        shown = resource.attribute_names if names is None else names & resource.readable.keys()
+        return frozenset(shown).union(self.counts.get(resource.type, ()))
 
     def include_below(self, path: IncludePath) -> "Include":
         """Return the relationships to include of the resources at the end of a path."""

@@ -228,9 +228,11 @@ def _parse_counts(value: str, include: Include, scope: QueryScope) -> Mapping[st
                     raise InvalidParameter(detail, parameter=WITH_COUNT)
                 tree, resource = tree[step], scope.graph[relationships[step].target]
                 relationships = resource.relationships
-            if name not in relationships or not relationships[name].to_many:
-                available = [each.name for each in relationships.values() if each.to_many]
-                detail = unknown(name, f"a to-many relationship of `{resource.type}`", available)
+            if name not in resource.count_fields:
+                kind = f"a to-many relationship of `{resource.type}`"
+                if name in relationships and relationships[name].to_many:
+                    kind += " that can be counted, as its members expire"
+                detail = unknown(name, kind, resource.count_fields)
                 raise InvalidParameter(detail, parameter=WITH_COUNT)
             if text in sent:
                 detail = f"{quoted(text)} must not be repeated."

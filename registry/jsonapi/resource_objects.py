@@ -5,7 +5,8 @@ CPU for a page of 50 computers with their owners, and 26 % more for a list of 10
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from itertools import repeat
+from typing import TypeAlias
 
 import orjson
 
@@ -24,14 +25,8 @@ STREAMED = "\0"
 """Stands for identifiers that are encoded while they are read: JSON has no such character."""
 
 
-class Relationships(NamedTuple):
-    """What resources show of their relationships, by type, name and id of the resource.
-
-    linkage: the ids that it is linked to. counts: how many members it has.
-    """
-
-    linkage: Mapping[str, Mapping[str, Mapping[int, LinkedIds]]] = {}
-    counts: Mapping[str, Mapping[str, Mapping[int, int]]] = {}
+Linked: TypeAlias = Mapping[str, Mapping[str, Mapping[int, LinkedIds]]]
+"""The ids that resources show as linked, by type, name of the relationship and id."""
 
 
 def path_of(resource: ResourceType, *segments: int | str) -> str:
@@ -48,15 +43,16 @@ def relationship_links(resource: ResourceType, identifier: int | str, name: str)
 def resource_objects(
     resource: ResourceType,
     records: Sequence[Record],
-    relationships: Relationships,
+    linkage: Linked,
     query: Query,
 ) -> list[str]:
     """Return the resource objects of records (JSON:API 1.0, Resource Objects).
 
-    A resource shows only the relationships for which there is an entry with its id. The periods of
-    a history show the ends of their link, also if these are deleted.
+    A resource shows only the relationships whose members are counted, and those for which there is
+    an entry with its id. The periods of a history show the ends of their link, also if these are
+    deleted.
     """
-    linked = relationships.linkage.get(resource.type, {})
+    linked = linkage.get(resource.type, {})
     shown_links: list[list[str]] = []
     if resource.subject:
         shown_names = query.fields.get(resource.type, {resource.subject})
@@ -67,10 +63,14 @@ def resource_objects(
         names = {*query.fields.get(resource.type, resource.relationships), *linked}
         linked = {**linked, **_own_linkage(resource, records, names)}
     visible = visible_values(resource, records, query)
-    dumped = fieldset(resource, query.attributes(resource)).dump_all(visible)
+    dumped = fieldset(resource, query.shown(resource)).dump_all(visible)
     start = f'{{"type":"{resource.type}","id":"'
     end = f'"links":{{"self":"/{resource.collection}/'
-    counted = relationships.counts.get(resource.type, {})
+    counted = {
+        name: [record.get(field, 0) for record in records]
+        for name in query.counts.get(resource.type, ())
+        for field in [resource.count_fields[name]]
+    }
     if not (shown_links or linked or counted):
         return [
             f'{start}{(id_ := record["_id"])}","attributes":{orjson.dumps(shown).decode()},'
@@ -79,7 +79,7 @@ def resource_objects(
         ]
     ids = [record["_id"] for record in records]
     shown_links += [
-        _relationships(resource, name, linked.get(name, {}), counted.get(name, {}), ids)
+        _relationships(resource, name, linked.get(name, {}), counted.get(name), ids)
         for name in {**linked, **counted}
     ]
     members = (
@@ -119,7 +119,7 @@ def _own_linkage(
     }
 
 
-def linkage(type_name: str, linked: LinkedIds) -> str:
+def linkage_of(type_name: str, linked: LinkedIds) -> str:
     """Return the linkage of a to-many relationship to resources of this type."""
     if isinstance(linked, StreamedIds):
         return array([STREAMED])
@@ -140,14 +140,14 @@ def _relationships(
     resource: ResourceType,
     name: str,
     linked: Mapping[int, LinkedIds],
-    counted: Mapping[int, int],
+    counts: Sequence[int] | None,
     ids: Sequence[int],
 ) -> list[str]:
     """Return a relationship as a member of each resource, empty for those that do not show it."""
     relationship = resource.relationships[name]
     target, path = relationship.target, path_of(resource)
     if relationship.to_many:
-        return [*_to_many(relationship, path, linked, counted, ids)]
+        return [*_to_many(relationship, path, linked, counts, ids)]
     start, self_link = f'"{name}":{{"data":', f',"links":{{"self":"{path}/'
     identifier, null = f'{start}{{"type":"{target}","id":"', f"{start}null{self_link}"
     self_link = f'"}}{self_link}'
@@ -166,21 +166,21 @@ def _to_many(
     relationship: Relationship,
     path: str,
     linked: Mapping[int, LinkedIds],
-    counted: Mapping[int, int],
+    counts: Sequence[int] | None,
     ids: Sequence[int],
 ) -> Iterator[str]:
     """Yield a to-many relationship as a member of each resource. path: of the collection."""
     name = relationship.name
     start, end = f'{{"self":"{path}/', f'/{name}"}}'
     related = f'/relationships/{name}","related":"{path}/'
-    for id_ in ids:
-        to, count = linked.get(id_, _NOT_SHOWN), counted.get(id_)
+    for id_, count in zip(ids, counts or repeat(None), strict=False):
+        to = linked.get(id_, _NOT_SHOWN)
         links = f"{start}{id_}{related}{id_}{end}"
         if isinstance(to, FirstPage):
             links = _links_of_pages(relationship, to, orjson.loads(links))
         meta = "" if count is None else f',"meta":{{"count":{count}}}'
         if to is not _NOT_SHOWN:
-            data = linkage(relationship.target, to)
+            data = linkage_of(relationship.target, to)
             yield f'"{name}":{{"data":{data},"links":{links}{meta}}}'
         else:
             yield f'"{name}":{{"links":{links}{meta}}}' if meta else ""

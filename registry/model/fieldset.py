@@ -23,15 +23,16 @@ _KNOWN_MODULES = {each.__module__ for each in (Field, ComputedText, CopiedText)}
 
 
 class Fieldset:
-    """Some of the attributes of a type.
+    """Some of the attributes of a type, and of the numbers of members of its relationships.
 
-    schema: with these attributes only. fields: the stored fields to read for them, without the id.
+    schema: with these attributes only. fields: the stored fields to read, without the id.
     """
 
     def __init__(self, resource: ResourceType, names: frozenset[str]) -> None:
         shown = [name for name in resource.readable if name in names]
         self.schema = resource.record_schema(only=shown)
-        self.fields = _stored_fields(resource, self.schema)
+        counts = (field for name, field in resource.count_fields.items() if name in names)
+        self.fields = (*_stored_fields(resource, self.schema), *counts)
         self._shown = 0
 
     def dump(self, record: Record) -> dict[str, Any]:
@@ -75,5 +76,5 @@ def _may_read_others(field: Field[Any]) -> bool:
 
 @lru_cache(maxsize=256)  # bounded, as clients choose the names; a schema of ten fields takes 10 kB
 def fieldset(resource: ResourceType, names: frozenset[str]) -> Fieldset:
-    """Return the attributes of these names; others are ignored."""
+    """Return the attributes and the counts of relationships of these names; ignore others."""
     return Fieldset(resource, names)

@@ -63,13 +63,22 @@ class Link:
         """The stored time of the last change: each is later, whatever the clock says."""
         return f"{self.name}_changed"
 
+    @property
+    def count_field(self) -> str:
+        """The field of a target that stores how many resources are linked to it.
+
+        It is missing where none ever was. No attribute can have such a name.
+        """
+        return f"_{self.inverse}_count"
+
 
 @dataclass(frozen=True, slots=True)
 class Relationship:
     """One direction of a link. inverse: the name of the other one.
 
     foreign_key: a stored field of the type itself if to-one, of the target if to-many. subject: the
-    name that clients use, of one that stands for several.
+    name that clients use, of one that stands for several. count_field: the stored field with the
+    number of members; None if they are not counted.
     """
 
     name: str
@@ -79,6 +88,7 @@ class Relationship:
     to_many: bool
     read_only: bool = False
     subject: str | None = None
+    count_field: str | None = None
 
 
 def subjects(relationships: Mapping[str, Relationship], name: str) -> list[str]:
@@ -167,6 +177,10 @@ class ResourceType:
                 if link.history
                 for name, field in ((link.period_field, Integer), (link.changed_field, DateTime))
             ),
+            *(
+                ResourceField(name, name, Integer(allow_none=True))
+                for name in self.count_fields.values()
+            ),
             *([_MOMENT] if self.history_of else [] if self.read_only else [_VERSION]),
         )
 
@@ -230,6 +244,21 @@ class ResourceType:
     def to_one(self) -> Mapping[str, Relationship]:
         """The relationships to one resource, by name."""
         return {name: each for name, each in self.relationships.items() if not each.to_many}
+
+    @cached_property
+    def count_fields(self) -> Mapping[str, str]:
+        """The stored fields with numbers of members, by the name of the to-many relationship."""
+        return {
+            name: each.count_field for name, each in self.relationships.items() if each.count_field
+        }
+
+    @property
+    def counted_links(self) -> tuple[Link, ...]:
+        """The links whose targets store how many resources are linked to them.
+
+        Not those of revisions, which MongoDB removes when they expire.
+        """
+        return () if self.subject else self.links
 
     @cached_property
     def copies(self) -> Mapping[str, CopiedText]:

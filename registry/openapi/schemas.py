@@ -288,7 +288,7 @@ def _response_resource(resource_type: ResourceType, graph: Graph) -> Json:
         # Counts can be without linkage.
         relationships[name] = (
             object_of(links, data | _MEMBER_COUNT)
-            if relationship.to_many
+            if relationship.count_field
             else object_of(data | links)
         )
     described = "Those in `include` and `withCount`, and those that the request changed."

@@ -16,6 +16,7 @@ from registry.model.implicit_attributes import SINCE, UNTIL
 from registry.model.record import ID, VERSION
 from registry.model.resource_type import Link, ResourceType
 from registry.storage.counters import COUNTERS, LAST, IdCounter, count_records, recount
+from registry.storage.member_counts import wrong_counts
 from registry.storage.mongo.mongo_client import Database, snapshot_session
 from registry.storage.mongo.read_commands import SNAPSHOT_UNAVAILABLE
 from registry.storage.records import NEXT_VERSION, Stage
@@ -36,24 +37,12 @@ _MAX_UNLINKED = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class RuleReport:
-    """The violations of one rule: how many there are, and the first of them, each as a line."""
-
-    total: int
-    listed: Sequence[str]
-
-
-@dataclass(frozen=True, slots=True)
 class Report:
-    """The result of a check. records: how many there are, by collection."""
+    """How many records there are by collection, how many violations, and the first of each rule."""
 
     records: Mapping[str, int]
-    rules: Sequence[RuleReport]
-
-    @property
-    def total(self) -> int:
-        """The number of all violations."""
-        return sum(rule.total for rule in self.rules)
+    total: int
+    lines: Sequence[str]
 
 
 async def check(database: Database, graph: Graph, *, repair: bool = False) -> Report:
@@ -88,20 +77,29 @@ class _Check:
 
     async def report(self) -> Report:
         """Return the violations of all rules."""
-        records = {}
+        records, total, lines = dict[str, int](), 0, list[str]()
         for name in (resource.collection for resource in self.graph.values()):
             records[name] = await self.database[name].count_documents({}, session=self.session)
-        return Report(records, [await _report(violations) for violations in self._rules()])
+        for violations in self._rules():
+            number = 0
+            async for line in violations:
+                number += 1
+                if number <= _MAX_LISTED:
+                    lines.append(line)
+            if number > _MAX_LISTED:
+                lines.append(f"... and {number - _MAX_LISTED:,} more of this kind")
+            total += number
+        return Report(records, total, lines)
 
     def _rules(self) -> Iterator[AsyncIterator[str]]:
         for resource in self.graph.values():
             yield self._wrong_counter(resource)
             yield self._unfit(resource)
+            yield from (self._miscounted(resource, name) for name in resource.count_fields)
         for resource in self.graph.writable:  # periods outlive their targets
             for link in resource.links:
                 yield self._dangling(resource, link)
-        for tracked in tracked_links(self.graph):
-            yield self._overlapping(tracked)
+        yield from map(self._overlapping, tracked_links(self.graph))
 
     async def _wrong_counter(self, resource: ResourceType) -> AsyncIterator[str]:
         """Yield a line if the counter does not agree with the collection."""
@@ -122,9 +120,20 @@ class _Check:
 
     async def _unfit(self, resource: ResourceType) -> AsyncIterator[str]:
         """Yield the records that the validator of the collection would refuse."""
-        collection = self.database[resource.collection]
-        async for id_, names in misfits(collection, resource, self.session):
+        async for id_, names in misfits(self.database[resource.collection], resource, self.session):
             yield f"{resource.collection}/{id_}: {names} does not fit the type"
+
+    async def _miscounted(self, resource: ResourceType, name: str) -> AsyncIterator[str]:
+        """Yield the records that have another number of members of a relationship stored."""
+        records = self.database[resource.collection]
+        stages = wrong_counts(self.graph, resource, name)
+        async for wrong in records.aggregate(stages, session=self.session, allowDiskUse=True):
+            if self.repair:
+                unchanged = {ID: wrong[ID], VERSION: wrong[VERSION]}
+                right = {resource.count_fields[name]: wrong["members"]}
+                await records.update_one(unchanged, {"$set": right})
+            numbers = f"{wrong['stored']} instead of {wrong['members']}"
+            yield f"{resource.collection}/{wrong[ID]}: the number of {name} is {numbers}"
 
     async def _dangling(self, resource: ResourceType, link: Link) -> AsyncIterator[str]:
         """Yield the records whose link leads to nothing."""
@@ -153,15 +162,6 @@ class _Check:
                 await periods.update_one(unended, {"$set": {UNTIL: end}})
             place = f"{tracked.source.collection}/{period[tracked.source_key]}"
             yield f"{place}: {tracked.periods.type} {period[ID]} overlaps {period['next'][ID]}"
-
-
-async def _report(violations: AsyncIterator[str]) -> RuleReport:
-    total, listed = 0, list[str]()
-    async for violation in violations:
-        total += 1
-        if total <= _MAX_LISTED:
-            listed.append(violation)
-    return RuleReport(total, listed)
 
 
 async def dangling_links(

@@ -27,8 +27,9 @@ from registry.storage.validators import complete, suspend_validator
 
 _log = logging.getLogger("registry")
 
-FORMAT = 2
-"""The format of this version."""
+FORMAT = 3
+"""The format of this version. In format 2, records do not store how many members they have:
+`prepare_validators` adds that, as for any relationship that is new."""
 
 FORMAT_ID = "format"
 
@@ -59,7 +60,7 @@ async def upgrade(database: Database, graph: Graph) -> None:
         return
     _log.info("Upgrading the data from format %d to %d", version, FORMAT)
     with pymongo.timeout(_SECONDS):
-        counters = await _to_2(database, graph)
+        counters = await _to_2(database, graph) if version == 1 else ()
         async with await database.client.start_session() as session:
             await session.with_transaction(partial(_store, database=database, counters=counters))
     _log.info("The data have format %d; earlier versions cannot use them any more", FORMAT)
@@ -95,7 +96,7 @@ async def _store(
     session: AsyncIOMotorClientSession, database: Database, counters: Sequence[Record]
 ) -> None:
     """Store the counters and the format, unless another process has."""
-    query, update = {**_QUERY, "version": 1}, {"$set": {"version": FORMAT}}
+    query, update = {**_QUERY, "version": {"$lt": FORMAT}}, {"$set": {"version": FORMAT}}
     done = await database[SERVICE_COLLECTION].update_one(query, update, session=session)
     for counter in counters if done.modified_count else ():
         own = {ID: counter[ID]}

@@ -35,7 +35,7 @@ NEXT_VERSION: Stage = {"$add": [f"${VERSION}", 1]}
 
 
 def fields_of(resource: ResourceType, names: frozenset[str]) -> tuple[str, ...]:
-    """Return the stored fields of the named attributes, without duplicates.
+    """Return the stored fields of the named attributes and counted relationships.
 
     All foreign keys are among them. A computed attribute is represented by its parts, as
     serialization computes it from them.
@@ -46,7 +46,7 @@ def fields_of(resource: ResourceType, names: frozenset[str]) -> tuple[str, ...]:
 @lru_cache(maxsize=64)
 def visible_fields(resource: ResourceType) -> tuple[str, ...]:
     """Return all stored fields that responses are built from, besides `_id`."""
-    return (*fields_of(resource, frozenset(resource.readable)), VERSION)
+    return (*fields_of(resource, frozenset({*resource.readable, *resource.count_fields})), VERSION)
 
 
 @lru_cache(maxsize=64)
@@ -153,7 +153,8 @@ _LIMITS: Mapping[str, Mapping[str, int]] = {
 def record_schema(resource: ResourceType) -> Mapping[str, Any]:
     """Return the `$jsonSchema` that the records of a type fit. What may be null may be missing.
 
-    The titles tell what MongoDB does not check: the type itself, and the targets of its links.
+    The titles tell what MongoDB does not check: the type itself, and the targets of its links;
+    the descriptions, which links are counted.
     """
     attributes = resource.record_attributes
     targets = {link.foreign_key: link.target for link in resource.links}
@@ -167,6 +168,10 @@ def record_schema(resource: ResourceType) -> Mapping[str, Any]:
     }
     for name, target in targets.items():
         properties[name]["title"] = target
+    for name, field in resource.count_fields.items():
+        counted = resource.relationships[name]
+        properties[field]["minimum"] = 0
+        properties[field]["description"] = f"{counted.target}.{counted.foreign_key}"
     return {
         "bsonType": "object",
         "title": resource.type,

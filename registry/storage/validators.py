@@ -19,6 +19,7 @@ from registry.model.record import ID, Record
 from registry.model.resource_type import ResourceType
 from registry.program import StartError
 from registry.storage.indexes import drop_index
+from registry.storage.member_counts import recount_members
 from registry.storage.mongo.mongo_client import Database, reason_of
 from registry.storage.records import Stage, record_schema
 
@@ -42,8 +43,9 @@ _NAMESPACE_EXISTS = 48
 async def prepare_validators(database: Database, graph: Graph) -> None:
     """Set the validators that differ from the declarations, after a check of what is stored.
 
-    Records without a value for a new attribute get its default. Raises StartError if records do not
-    fit what is declared, with their number and the first ids.
+    Records without a value for a new attribute get its default, and those of a type get the counts
+    of relationships that were not declared before. Raises StartError if records do not fit what is
+    declared, with their number and the first ids.
     """
     stored = await _stored_options(database)
     changed = [
@@ -62,7 +64,12 @@ async def prepare_validators(database: Database, graph: Graph) -> None:
         remedy = "declare it as before or under another name, or change the resources first"
         raise StartError(f"{'; '.join(reasons)}; {remedy}")
     for resource in changed:
-        await _set_validator(database, resource, stored.get(resource.collection))
+        former = stored.get(resource.collection)
+        if former is not None:
+            with pymongo.timeout(_SECONDS):
+                names = _newly_counted(resource, _schema(former))
+                await recount_members(database, graph, resource, names)
+        await _set_validator(database, resource, former)
 
 
 async def is_declared(database: Database, graph: Graph) -> bool:
@@ -182,6 +189,16 @@ async def _misfits(
         if len(first[names]) < _MAX_IDS:
             first[names].append(id_)
     return [_misfit(resource, names, first[names], total) for names, total in (+totals).items()]
+
+
+def _newly_counted(resource: ResourceType, former: Mapping[str, Any]) -> list[str]:
+    """Return the relationships whose counts the former schema lacks, or has for another link."""
+    declared, known = record_schema(resource)["properties"], former.get("properties", {})
+    return [
+        name
+        for name, field in resource.count_fields.items()
+        if known.get(field, {}).get("description") != declared[field]["description"]
+    ]
 
 
 def _misfit(resource: ResourceType, names: str, first: Sequence[Any], total: int) -> str:

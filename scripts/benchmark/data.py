@@ -45,6 +45,7 @@ async def fill(mongodb: MongoDB, name: str, persons: int, *, owners: int | None 
     index: dict[str, Any] = {"$mod": [{"$multiply": ["$_id", _STEP]}, owners or persons]}
     owner = {"$toInt": {"$add": [index, 1]}}
     serial = {"$concat": ["SN-", {"$toString": "$_id"}]}
+    owned = {"$cond": [{"$lte": ["$_id", owners or persons]}, computers // (owners or persons), 0]}
     collections: dict[str, tuple[int, dict[str, Any]]] = {
         "persons": (
             persons,
@@ -53,6 +54,8 @@ async def fill(mongodb: MongoDB, name: str, persons: int, *, owners: int | None 
                 "last_name": last,
                 "full_name": {"$concat": [first, " ", last]},
                 "email": {"$concat": ["person.", {"$toString": "$_id"}, "@example.com"]},
+                "_computers_count": owned,
+                "_assignments_count": owned,
             },
         ),
         "computers": (computers, {"serial": serial, "person": owner, "owner_period": "$_id"}),

@@ -1,14 +1,12 @@
 """`withCount`: the numbers of members of relationships, without the members.
 
-`tests/consistency` compares documents with a model, `test_streaming.py` streams with pages, and
-`test_csv.py` has tables.
+`tests/consistency` compares documents with a model, `test_streaming.py` streams with pages,
+`test_csv.py` has tables, and `tests/storage/test_member_counts.py` compares what is stored.
 """
 
 import pytest
 
-from tests.conftest import Serve
-from tests.storage.profiling import profiled
-from tests.support import Api, Database, bulkheads, identifier, identity, new
+from tests.support import Api, CommandLog, identifier, identity, new
 
 COUNTED = {
     "links": {"self": "/persons/1/relationships/computers", "related": "/persons/1/computers"},
@@ -72,28 +70,38 @@ async def test_the_response_to_a_write_counts_what_it_has_changed(fleet: Api) ->
     assert document["data"]["relationships"]["assignments"]["meta"] == {"count": 3}
 
 
-async def test_one_query_counts_the_members_of_a_page(fleet: Api, database: Database) -> None:
-    async with profiled(database, "computers") as commands:
-        await fleet.get("/persons?withCount=computers&page[size]=2")
-    assert (len(commands), commands.examined) == (1, commands.total("keysExamined"))
-    assert commands.total("docsExamined") == 0
+async def test_a_repetition_has_the_count_of_the_first_response(fleet: Api) -> None:
+    path = "/computers?withCount=assignments"
+    laptop = new("computer", {"owner": {"data": identifier("person", "1")}}, serial="D")
+    first = await fleet.post(path, laptop, **{"Idempotency-Key": "a"})
+    assert first.data["relationships"]["assignments"]["meta"] == {"count": 1}
+    await fleet.patch("/computers/4", new("computer", {"owner": {"data": None}}))
+    again = await fleet.post(path, laptop, **{"Idempotency-Key": "a"})
+    assert again.document == first.document
 
 
-@pytest.mark.usefixtures("fleet")
-async def test_more_members_than_one_query_returns_are_counted(serve: Serve) -> None:
-    api = await serve(members=2)
-    for path in ("/persons?withCount=computers&page[size]=2", "/persons?withCount=computers"):
-        counts = [
-            person["relationships"]["computers"]["meta"]["count"]
-            for person in (await api.get(path)).data
-        ]
-        assert counts == [3, 0], path
+async def test_a_dry_run_counts_what_it_would_have_changed(fleet: Api) -> None:
+    links = {"computers": {"data": [identifier("computer", "1")]}}
+    eve = new("person", links, first_name="Eve", last_name="King")
+    path = "/persons?withCount=computers"
+    response = await fleet.post(path, eve, Prefer="tx=rollback")
+    assert response.data["relationships"]["computers"]["meta"] == {"count": 1}
+    (ada, _) = (await fleet.get(path)).data
+    assert ada["relationships"]["computers"]["meta"] == {"count": 3}
 
 
-@pytest.mark.usefixtures("fleet")
-async def test_many_members_are_counted_in_a_slot_of_the_heavy_requests(serve: Serve) -> None:
-    api = await serve(members=2, heavy_requests=1, queue_length=0)
-    path = "/persons/1?withCount=computers"
-    async with bulkheads(api).heavy_requests:
-        assert (await api.get(path)).status == 503
-    assert (await api.get(path)).status == 200
+async def test_counts_take_no_other_query(fleet: Api, commands: CommandLog) -> None:
+    for path in ("/persons?withCount=computers,assignments&page[size]=2", "/persons/1"):
+        commands.take("all")
+        await fleet.get(path)
+        assert commands.names() == ["find"], path
+
+
+async def test_a_change_of_a_count_changes_the_entity_tag(fleet: Api) -> None:
+    for path, count in (("/persons/1", "computers"), ("/computers/1", "assignments")):
+        url = f"{path}?withCount={count}&fields[person]=email&fields[computer]=serial"
+        before = (await fleet.get(url)).headers["ETag"]
+        assert (await fleet.get(url, **{"If-None-Match": before})).status == 304
+        await fleet.set_computers("2", "1")
+        assert (await fleet.get(url, **{"If-None-Match": before})).status == 200
+        await fleet.set_computers("1", "1", "2", "3")

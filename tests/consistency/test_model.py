@@ -202,8 +202,8 @@ class Comparison(RuleBasedStateMachine):
         at, stored = "/data/attributes", self.model.holder(attributes)
         if MERGE in prefer and "email" not in attributes:  # the only unique attribute
             return [(400, at)]
-        if ROLL_BACK in prefer and (query.counts or query.include is not None):
-            return [(400, "withCount" if query.counts else "include")]
+        if ROLL_BACK in prefer and query.include is not None:
+            return [(400, "include")]
         if MERGE not in prefer:
             return [(409, f"{at}/email")] if stored else []
         names = () if stored else ATTRIBUTES["person"][:2]

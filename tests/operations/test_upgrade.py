@@ -75,7 +75,7 @@ async def test_data_of_the_first_format_are_upgraded(
     caplog.set_level(logging.INFO, "registry")
     await store_format_1(database)
     api = await serve()
-    assert "Upgrading the data from format 1 to 2" in caplog.text
+    assert f"Upgrading the data from format 1 to {FORMAT}" in caplog.text
     assert await stored_format(database) == FORMAT
     names = await database.list_collection_names()
     assert not {"services", "persons.text_blocks"} & set(names)
@@ -91,6 +91,35 @@ async def test_data_of_the_first_format_are_upgraded(
     await api.set_computers("2", "1", "2", "3")
     assert await api.person() == "6"
     assert (await check(database, GRAPH)).total == 0
+
+
+async def test_data_of_the_second_format_get_counts(
+    api: Api, serve: Serve, database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    ada = await api.person()
+    for _ in range(2):
+        await api.computer(owner=ada)
+    await api.client.close()
+    before = [await database[name].find().to_list(None) for name in ("persons", "computers")]
+    counts = ("_computers_count", "_assignments_count")
+    for name in ("persons", "computers"):
+        await database[name].update_many({}, {"$unset": dict.fromkeys(counts, "")})
+        (found,) = await (await database.list_collections(filter={"name": name})).to_list(None)
+        validator = found["options"]["validator"]
+        for field in counts:
+            validator["$jsonSchema"]["properties"].pop(field, None)
+        await database.command("collMod", name, validator=validator)
+    await database.registry.update_one({}, {"$set": {"version": 2}})
+    caplog.set_level(logging.INFO, "registry")
+    api = await serve()
+    assert f"Upgrading the data from format 2 to {FORMAT}" in caplog.text
+    assert "Counting the computers of persons" in caplog.text
+    after = [await database[name].find().to_list(None) for name in ("persons", "computers")]
+    assert after == before
+    await api.client.close()
+    caplog.clear()
+    await serve()
+    assert "Counting" not in caplog.text
 
 
 async def test_an_interrupted_upgrade_is_continued(

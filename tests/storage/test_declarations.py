@@ -1,6 +1,6 @@
 """The declared types may change: what is stored stays; what does not fit keeps it from serving."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -51,10 +51,9 @@ def restart(serve: Serve, settings: Settings) -> Restart:
     return restart
 
 
-async def violations(api: Api, database: Database) -> list[str]:
+async def violations(api: Api, database: Database) -> Sequence[str]:
     graph = api.client.app[REPOSITORY]._graph
-    report = await check(database, graph)
-    return [line for rule in report.rules for line in rule.listed]
+    return (await check(database, graph)).lines
 
 
 async def attributes(api: Api, path: str = "/computers") -> list[dict[str, Any]]:
@@ -111,6 +110,22 @@ async def test_removed_declarations_are_hidden_and_come_back(
         {"serial": "C", "model": None, "tag": None},
     ]
     assert await attributes(api, "/phones") == [{"number": "1", "private": False}]
+    assert await violations(api, database) == []
+
+
+async def test_a_relationship_that_is_declared_again_is_counted_anew(
+    restart: Restart, database: Database
+) -> None:
+    api = await restart(PHONES)
+    ada, bob = await api.person(), await api.person()
+    own = new("phone", {"owner": to_one(ada)}, number="1")
+    await api.create(own)
+    api = await restart(PHONES.replace('"phones"}', '"mobiles"}'))
+    for owner, count in ((ada, 1), (bob, 0)):
+        shown = (await api.get(f"/persons/{owner}?withCount=mobiles")).data["relationships"]
+        assert shown["mobiles"]["meta"] == {"count": count}
+    await api.patch("/phones/1", new("phone", {"owner": to_one(bob)}))
+    await restart(PHONES)
     assert await violations(api, database) == []
 
 

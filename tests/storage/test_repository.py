@@ -7,7 +7,7 @@ from tests.conftest import Serve
 from tests.support import PERSON, Api, Database, add, complete_record
 
 
-async def test_a_link_is_stored_once_in_the_computer(api: Api, database: Database) -> None:
+async def test_a_link_is_stored_in_the_computer_and_counted(api: Api, database: Database) -> None:
     await api.person("Grace", "Hopper")
     await api.computer("SN-1", owner="1")
     unknown = dict.fromkeys(["owner_changed", *AUTHORSHIP], False)
@@ -19,6 +19,8 @@ async def test_a_link_is_stored_once_in_the_computer(api: Api, database: Databas
         "password": None,
         "full_name": "Grace Hopper",
         "version": 2,
+        "_computers_count": 1,
+        "_assignments_count": 1,
     }
     assert await database.computers.find_one({}, unknown) == {
         "_id": 1,
@@ -26,6 +28,7 @@ async def test_a_link_is_stored_once_in_the_computer(api: Api, database: Databas
         "person": 1,
         "owner_period": 1,
         "version": 1,
+        "_assignments_count": 1,
     }
     assert await database.counters.distinct("_id") == ["assignment", "computer", "person"]
 

@@ -132,6 +132,9 @@ async def insert_fleet(
     await database.computers.insert_many(
         complete_record({"_id": number, **computer}) for number in range(1, computers + 1)
     )
+    if owner is not None:
+        counted = {"$set": {"_computers_count": computers}}
+        await database.persons.update_one({"_id": owner}, counted)
     await set_counters(database)
 
 

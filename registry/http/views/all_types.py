@@ -27,7 +27,7 @@ from registry.jsonapi.error_types import InvalidPosition, PreconditionFailed
 from registry.jsonapi.operation_documents import load_operations
 from registry.jsonapi.query import AFTER, FeedQuery, Query
 from registry.jsonapi.query_parameters import parse_feed_query
-from registry.jsonapi.resource_objects import Relationships, resource_objects
+from registry.jsonapi.resource_objects import resource_objects
 from registry.offloading import offload
 from registry.protocol import EVENT_STREAM, EXTENSION, LAST_EVENT_ID, MEDIA_TYPE, media_type
 from registry.storage import FeedPosition, WriteResult
@@ -141,6 +141,6 @@ def _resource_object(result: WriteResult) -> str | None:
         return None
     is_added = write.verb is Verb.ADD or write.merges
     query = Query({resource.type: resource.writable.keys()}) if is_added else Query()
-    relationships = Relationships({resource.type: written_linkage(result.record, write.change)})
-    (text,) = resource_objects(resource, [result.record], relationships, query)
+    linkage = {resource.type: written_linkage(result.record, write.change)}
+    (text,) = resource_objects(resource, [result.record], linkage, query)
     return text

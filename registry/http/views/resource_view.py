@@ -128,12 +128,12 @@ class ResourceView(DocumentView):
     async def respond_with_result(self, result: WriteResult) -> web.StreamResponse:
         """Respond with the resource that was written.
 
-        With `include` or counts, it is shown as of the commit, as what is included or counted.
-        Raises NotFound if another request has deleted it in the same transaction, or Unavailable.
+        With `include`, it is shown as of the commit, as what is included. Raises NotFound if
+        another request has deleted it in the same transaction, or Unavailable.
         """
         self.change, self.snapshot = result.write.change, self.repository.snapshot(result.time)
         record = result.record
-        if (self.query.include or self.query.counts) and not result.is_replayed:
+        if self.query.include and not result.is_replayed:
             try:
                 record = await self.snapshot.get(self.resource, record[ID])
             except Overloaded as error:  # which says that nothing was changed
@@ -160,7 +160,7 @@ class ResourceView(DocumentView):
             return self._stream(self._in_slot(records), encode_pieces)
 
         def encode() -> bytes:
-            data = self.primary_data(Part(resource, records, compound.relationships))
+            data = self.primary_data(Part(resource, records, compound.linkage))
             return encode_document(data, envelope, compound, query, self.graph)
 
         size = len(records) + compound.size + (change.size if change else 0)
@@ -252,12 +252,11 @@ class ResourceView(DocumentView):
         """Return a part with the relationships that the write has changed, of its only record."""
         if self.change is None or not self.change.linkages:
             return part
-        name, linkage = self.resource.type, part.relationships.linkage
-        shown = {**linkage.get(name, {})}
+        name = self.resource.type
+        shown = {**part.linkage.get(name, {})}
         for relationship, written in written_linkage(part.records[0], self.change).items():
             shown[relationship] = {**written, **shown.get(relationship, {})}
-        relationships = part.relationships._replace(linkage={**linkage, name: shown})
-        return part._replace(relationships=relationships)
+        return part._replace(linkage={**part.linkage, name: shown})
 
     async def _rows(self, table: CsvTable, chunks: Chunks) -> AsyncGenerator[bytes]:
         """Yield a CSV document in pieces."""

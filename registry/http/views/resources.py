@@ -13,9 +13,8 @@ from registry.http.views.row_import import import_rows
 from registry.jsonapi.changes import NEW, Verb, Write
 from registry.jsonapi.content_negotiation import csv_charset
 from registry.jsonapi.documents import Envelope, Part
-from registry.jsonapi.error_objects import quoted
 from registry.jsonapi.error_types import InvalidParameter, NotFound, PreconditionFailed
-from registry.jsonapi.query import NO_PARAMETERS, WITH_COUNT, Query, QueryScope
+from registry.jsonapi.query import NO_PARAMETERS, Query, QueryScope
 from registry.jsonapi.request_documents import load, load_linkage
 from registry.jsonapi.resource_objects import identifiers, path_of, relationship_links
 from registry.jsonapi.visible_revisions import is_visible
@@ -23,7 +22,7 @@ from registry.model.record import ID, Record
 from registry.model.resource_type import Relationship, ResourceType
 from registry.storage import Listing
 
-_NOT_STORED = "{} is not possible with `Prefer: tx=rollback`, as it reads what is stored."
+_NOT_STORED = "`include` is not possible with `Prefer: tx=rollback`, as it reads what is stored."
 
 
 class DetailView(ResourceView):
@@ -66,7 +65,7 @@ class CollectionView(ResourceView):
         """Create a resource, or update one as the request prefers; or import a file of rows.
 
         The response has the writable attributes unless `fields` is sent. Raises InvalidParameter
-        for `include` and counts in a dry run, as related resources are read after it.
+        for `include` in a dry run, as related resources are read after it.
         """
         charset = csv_charset(self.request.headers.get(hdrs.CONTENT_TYPE))
         if charset is not None:
@@ -79,9 +78,8 @@ class CollectionView(ResourceView):
         query = self.query
         if is_current(self.request, None):
             raise PreconditionFailed
-        if rolls_back and (query.include is not None or query.counts):
-            name = WITH_COUNT if query.counts else "include"
-            raise InvalidParameter(_NOT_STORED.format(quoted(name)), parameter=name)
+        if rolls_back and query.include is not None:
+            raise InvalidParameter(_NOT_STORED, parameter="include")
         if query is NO_PARAMETERS:
             self.query = _query_of_creation(resource)
         elif resource.type not in query.fields:

@@ -47,7 +47,7 @@ class Listing:
             resource_type,
             [*common, *query.filters.values()],
             query.order,
-            fields_of(resource_type, query.attributes(resource_type)),
+            fields_of(resource_type, query.shown(resource_type)),
         )
         self._reads = snapshot.reads
         self._errors = partial(translated_errors, snapshot.reads.seconds)

@@ -1,8 +1,7 @@
 """Snapshots: reads that all show the database at one point in time."""
 
-from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
+from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from operator import itemgetter
 
@@ -22,13 +21,6 @@ from registry.storage.mongo.read_commands import (
 )
 from registry.storage.reads.shared_reads import Reads, TooManyMembers
 from registry.storage.records import Stage, fields_of, projection, visible_fields
-
-_FEW = 100
-"""Resources whose members are read to count them, with those of other requests: a page of 50 then
-takes half the CPU time of mongod. Those of more are counted by MongoDB."""
-
-_MAX_GAPS = 2
-"""How many times as many ids a range may have as those whose members are counted."""
 
 
 class Snapshot:
@@ -110,37 +102,6 @@ class Snapshot:
         if len(members) > most:
             raise TooManyMembers(members[-1][foreign_key])
         return await _in_order(members)
-
-    async def count_members(
-        self, relationship: Relationship, ids: Sequence[int]
-    ) -> Mapping[int, int]:
-        """Return the number of members of a to-many relationship of each resource, by id.
-
-        ids: of the resources, from one to MAX_IDS; those without members may be missing, and others
-        may be there.
-        """
-        target, foreign_key = self.reads.graph[relationship.target], relationship.foreign_key
-        if len(ids) <= _FEW:
-            with suppress(TooManyMembers):
-                members = await self._look_up(target, foreign_key, ids, ())
-                return Counter(map(itemgetter(foreign_key), members))
-        first, last = min(ids), max(ids)
-        # A range takes half the time of as many ids.
-        is_dense = last - first < _MAX_GAPS * len(ids)
-        stages: list[Stage] = [
-            {"$match": {foreign_key: {"$gte": first, "$lte": last} if is_dense else {"$in": ids}}},
-            {"$group": {ID: f"${foreign_key}", "count": {"$sum": 1}}},
-            # Two arrays take half the time of the client that a document for each resource takes.
-            {"$group": {ID: None, "ids": {"$push": f"${ID}"}, "counts": {"$push": "$count"}}},
-        ]
-        # They may have any number of members, and the response may have begun.
-        async with self.reads.bulkheads.heavy_requests.slot(is_refusable=False):
-            found = await self._aggregate(target, stages)
-        return {
-            id_: count
-            for each in found  # none or one
-            for id_, count in zip(each["ids"], each["counts"], strict=True)
-        }
 
     async def member_ids(self, relationship: Relationship, id_: int) -> AsyncGenerator[list[int]]:
         """Yield the ids of all members of one resource, ascending, in chunks.

@@ -164,6 +164,26 @@ class IdentityMap(dict[RecordKey, Record | None]):
                     moved += 1
         return moved
 
+    def count_members(self) -> None:
+        """Change the numbers of members of what the current request has linked and unlinked.
+
+        Both are loaded. Call after all changes of links; their net effect counts.
+        """
+        for key, before in tuple(self.before_request.items()):
+            after = self[key]
+            for link in self._graph[key[0]].counted_links:
+                former = before.get(link.foreign_key) if before else None
+                new = after.get(link.foreign_key) if after else None
+                if former != new:
+                    self._add_members((link.target, former), link.count_field, -1)
+                    self._add_members((link.target, new), link.count_field, 1)
+
+    def _add_members(self, key: RecordKey, field: str, number: int) -> None:
+        """Change a number of members of a record, if there is one."""
+        if (record := self.get(key)) is not None:
+            # A dry run of rows knows links of its earlier batches that are in no stored number.
+            self.put(key, {**record, field: max(0, record.get(field, 0) + number)})
+
     def _take_changes(self) -> dict[str, list[RecordChange]]:
         """Return what has to be written, once, by type and in order."""
         changes = defaultdict[str, list[RecordChange]](list)
@@ -233,7 +253,7 @@ def _command(change: RecordChange) -> str:
 def _updates(changes: Sequence[RecordChange], resource: ResourceType) -> list[Statement]:
     """Return the statements of updates: one for all records in which the same links change."""
     alike: dict[Hashable, tuple[Mapping[str, Any], list[Any]]] = {}
-    links = {VERSION, LAST_WRITE, *resource.tracking_fields}
+    links = {VERSION, LAST_WRITE, *resource.tracking_fields, *resource.count_fields.values()}
     links.update(link.foreign_key for link in resource.links)
     for change in changes:
         before, after = change.before or {}, change.after or {}

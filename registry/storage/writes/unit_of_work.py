@@ -233,7 +233,19 @@ class UnitOfWork:
         errors.raise_any()
         if changes_links or self._graph.revisions:
             add_history(self._records, self._graph, self._time, changes_links=changes_links)
+        if changes_links:
+            self._count_members(results)
         return results
+
+    def _count_members(self, results: Iterable[WriteResult]) -> None:
+        """Change the numbers of members, also in the results."""
+        self._records.count_members()
+        for result in results:
+            resource = result.write.resource
+            if after := self._records[resource.type, result.record[ID]]:
+                names = resource.count_fields.values()
+                counts = {name: after[name] for name in names if name in after}
+                result.record = result.record | counts
 
     def _store_first(self, results: list[WriteResult]) -> None:
         """Store the first writes of a request that sets unique attributes of a resource again.

@@ -140,6 +140,8 @@ class Service:
 
     def wait_until_ready(self) -> None:
         self.announcement = self._announced.get(timeout=TIMEOUT)
+        if not self.announcement:
+            self._announced.put("")  # for `end`, which says why
         match = re.search(r"API (\S+)/persons,", self.announcement)
         assert match, (self.announcement, self.end())
         self.url = match[1]

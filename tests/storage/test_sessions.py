@@ -38,6 +38,7 @@ async def _lasting_transactions(database: Database) -> AsyncIterator[None]:
     seconds = (await admin.command({"getParameter": 1, limit: 1}))[limit]
     await admin.command({"setParameter": 1, limit: 3_600})
     yield
+    await admin.command("killAllSessions", [])  # what a failure leaves would delay the next test
     await admin.command({"setParameter": 1, limit: seconds})
 
 

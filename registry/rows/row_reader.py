@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from marshmallow import ValidationError
 
 from registry.csv_format import Column, find_column, unescaped
-from registry.jsonapi.error_objects import ApiError, RequestError, quoted
+from registry.jsonapi.error_objects import ApiError, ErrorCollector, RequestError, quoted
 from registry.jsonapi.error_types import InvalidField, InvalidFile, InvalidParameter
 from registry.jsonapi.row_options import KEY, RowOptions
 from registry.model.graph import Graph
@@ -147,22 +147,23 @@ class RowReader:
         ]
 
     def _row(self, record: CsvRecord) -> Row:
-        row, errors = Row(record.line, Mention(self._resource, record.line)), list[ApiError]()
-        if record.defect or len(record.cells) != self._width:
-            reason = f"The row has {len(record.cells)} cells instead of {self._width}."
-            errors.append(InvalidField(record.defect or reason))
-        else:
-            self._read_cells(row, record.cells, errors)
-        if errors:
+        row = Row(record.line, Mention(self._resource, record.line))
+        try:
+            if record.defect or len(record.cells) != self._width:
+                reason = f"The row has {len(record.cells)} cells instead of {self._width}."
+                raise InvalidField(record.defect or reason)
+            self._read_cells(row, record.cells)
+        except RequestError as error:
             own = Mention(self._resource, row.line)
-            return Row(row.line, own, errors=self.report(row, errors))
+            return Row(row.line, own, errors=self.report(row, error.errors))
         return row
 
-    def _read_cells(self, row: Row, cells: Sequence[str], errors: list[ApiError]) -> None:
-        """Take what the cells say, and add what is wrong."""
+    def _read_cells(self, row: Row, cells: Sequence[str]) -> None:
+        """Take what the cells say. Raises RequestError."""
+        errors = ErrorCollector()
         if stray := next(filter(str.strip, [cells[index] for index in self._unnamed]), None):
             nameless = "There is a value in a column without a name."
-            errors.append(_of_cell(InvalidField(nameless), stray.strip()))
+            errors.add(_of_cell(InvalidField(nameless), stray.strip()))
         if self._options.replaces:
             row.links = dict.fromkeys(self.linked)
         for number, _, column in self._columns.values():
@@ -172,24 +173,20 @@ class RowReader:
             mention = row.links.get(link) if link else row.own
             if mention is None:
                 continue
-            try:
-                self._read(mention, column, text)
-            except RequestError as error:
-                errors += error.errors
+            self._read(mention, column, text, errors)
         for mention in row.mentions:
-            try:
+            with errors:
                 mention.load(removes=self._options.replaces)
                 self._find_key(mention)
-            except RequestError as error:
-                errors += error.errors
+        errors.raise_any()
 
-    def _read(self, mention: Mention, column: Column, text: str) -> None:
-        """Add the value of a cell. Raises InvalidField."""
+    def _read(self, mention: Mention, column: Column, text: str, errors: ErrorCollector) -> None:
+        """Add the value of a cell, or an error."""
         name, attribute = column.field, column.attribute
         assert attribute is not None  # noqa: S101 - for mypy: others are left out
         if not text:
             if mention.link is None:
-                self._read_empty(mention, name)
+                self._read_empty(mention, name, errors)
         elif name == "id":
             if mention.link is not None or self._uses_ids:
                 mention.id = text[:_MAX_ID]
@@ -203,16 +200,16 @@ class RowReader:
                     mention.fixed[name] = attribute.load(value)
             except ValidationError as error:
                 reason = " ".join(map(str, error.messages))
-                raise _of_cell(mention.error(reason, name), text) from None
+                errors.add(_of_cell(mention.error(reason, name), text))
 
-    def _read_empty(self, mention: Mention, name: str) -> None:
-        """Take an empty cell of the resource of the row. Raises InvalidField."""
+    def _read_empty(self, mention: Mention, name: str, errors: ErrorCollector) -> None:
+        """Take an empty cell of the resource of the row, or add an error."""
         attribute = mention.resource.writable.get(name)
         if attribute is None:
             return
         if self._options.replaces and attribute.required:
-            raise mention.error("It is required: the cell must not be empty.", name)
-        if attribute.nullable:
+            errors.add(mention.error("It is required: the cell must not be empty.", name))
+        elif attribute.nullable:
             mention.sent[name] = None
 
     @property

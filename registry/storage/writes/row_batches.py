@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from registry.jsonapi.changes import Change, Identifier, Linkage, Verb, Write
-from registry.jsonapi.error_objects import ApiError, RequestError, quoted
+from registry.jsonapi.error_objects import ApiError, ErrorCollector, RequestError, quoted
 from registry.jsonapi.error_types import InvalidFile, ValueTaken
 from registry.model.graph import Graph
 from registry.model.record import ID, Record
@@ -211,16 +211,15 @@ class RowUnit(UnitOfWork):
 
     def _check_agreement(self, linked: Mention, record: Record) -> None:
         """Raise RequestError if a row says something else of a related resource than its record."""
-        resource, id_, errors = linked.resource, record[ID], list[ApiError]()
+        resource, id_, errors = linked.resource, record[ID], ErrorCollector()
         for name, value in {**linked.loaded, **linked.fixed}.items():
             if name not in linked.key and not is_same(value, value_of(resource, name, record)):
                 shown = resource.json_value(name, record)
                 is_earlier = (resource.type, id_) in self._batch.lines or id_ >= FIRST_DRY_ID
                 origin = "of an earlier row" if is_earlier else str(id_)
                 has = "no value" if shown is None else quoted(str(shown))
-                errors.append(linked.error(f"The `{resource.type}` {origin} has {has}.", name))
-        if errors:
-            raise RequestError(errors)
+                errors.add(linked.error(f"The `{resource.type}` {origin} has {has}.", name))
+        errors.raise_any()
 
 
 def _identifier(id_: int) -> Identifier:

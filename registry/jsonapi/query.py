@@ -57,9 +57,11 @@ class Query:
 
         Also those of the relationships whose members are counted: all have one namespace.
         """
-        names = self.fields.get(resource.type)
-        shown = resource.attribute_names if names is None else names & resource.readable.keys()
-        return frozenset(shown).union(self.counts.get(resource.type, ()))
+        names, counts = self.fields.get(resource.type), self.counts.get(resource.type)
+        shown = resource.attribute_names
+        if names is not None:
+            shown = frozenset(names & resource.readable.keys())
+        return shown.union(counts) if counts else shown
 
     def include_below(self, path: IncludePath) -> "Include":
         """Return the relationships to include of the resources at the end of a path."""

@@ -118,10 +118,8 @@ def _relationships(
         for link in other.links:
             if link.target == resource_type.type:
                 ends, key = (link.inverse, other.type, link.name), link.foreign_key
-                counted = link.count_field if link in other.counted_links else None
-                relationships.append(
-                    Relationship(*ends, key, True, other.read_only, count_field=counted)
-                )
+                counted, fixed = link.count_field, other.read_only
+                relationships.append(Relationship(*ends, key, True, fixed, count_field=counted))
     _check_names(resource_type, [relationship.name for relationship in relationships])
     return {relationship.name: relationship for relationship in relationships}
 

@@ -44,7 +44,8 @@ class Link:
     name: of the relationship, `owner`. target: its type, `person`. foreign_key: the stored field
     with the id of the target, and an alias in `fields`. inverse: the name of the to-many
     relationship of the target, `computers`. history: declares the type that records its
-    periods; None keeps none.
+    periods; None keeps none. is_counted: whether targets store how many resources are linked to
+    them.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Link:
     foreign_key: str
     inverse: str
     history: History | None = None
+    is_counted: bool = True
 
     @property
     def period_field(self) -> str:
@@ -64,12 +66,12 @@ class Link:
         return f"{self.name}_changed"
 
     @property
-    def count_field(self) -> str:
-        """The field of a target that stores how many resources are linked to it.
+    def count_field(self) -> str | None:
+        """The field of a target with the number of resources that are linked to it, if stored.
 
         It is missing where none ever was. No attribute can have such a name.
         """
-        return f"_{self.inverse}_count"
+        return f"_{self.inverse}_count" if self.is_counted else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,14 +253,6 @@ class ResourceType:
         return {
             name: each.count_field for name, each in self.relationships.items() if each.count_field
         }
-
-    @property
-    def counted_links(self) -> tuple[Link, ...]:
-        """The links whose targets store how many resources are linked to them.
-
-        Not those of revisions, which MongoDB removes when they expire.
-        """
-        return () if self.subject else self.links
 
     @cached_property
     def copies(self) -> Mapping[str, CopiedText]:

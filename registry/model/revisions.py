@@ -51,7 +51,8 @@ class RevisionSchema(RecordSchema):
 def revision_type(resources: Iterable[ResourceType]) -> ResourceType:
     """Return the type of the revisions of some types, with a link to each, of which it has one."""
     links = (
-        Link(name=name, target=each.type, foreign_key=name, inverse=REVISIONS)
+        # MongoDB removes those that expire, so no number of them would stay right.
+        Link(name, each.type, foreign_key=name, inverse=REVISIONS, is_counted=False)
         for each in resources
         for name in [f"resource_{each.type}"]
     )

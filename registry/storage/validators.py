@@ -193,12 +193,9 @@ async def _misfits(
 
 def _newly_counted(resource: ResourceType, former: Mapping[str, Any]) -> list[str]:
     """Return the relationships whose counts the former schema lacks, or has for another link."""
-    declared, known = record_schema(resource)["properties"], former.get("properties", {})
-    return [
-        name
-        for name, field in resource.count_fields.items()
-        if known.get(field, {}).get("description") != declared[field]["description"]
-    ]
+    known, declared = former.get("properties", {}), record_schema(resource)["properties"]
+    fields = resource.count_fields.items()
+    return [name for name, field in fields if known.get(field) != declared[field]]
 
 
 def _misfit(resource: ResourceType, names: str, first: Sequence[Any], total: int) -> str:

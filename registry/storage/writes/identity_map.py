@@ -171,12 +171,12 @@ class IdentityMap(dict[RecordKey, Record | None]):
         """
         for key, before in tuple(self.before_request.items()):
             after = self[key]
-            for link in self._graph[key[0]].counted_links:
+            for link in self._graph[key[0]].links:
                 former = before.get(link.foreign_key) if before else None
                 new = after.get(link.foreign_key) if after else None
-                if former != new:
-                    self._add_members((link.target, former), link.count_field, -1)
-                    self._add_members((link.target, new), link.count_field, 1)
+                if former != new and (field := link.count_field):
+                    self._add_members((link.target, former), field, -1)
+                    self._add_members((link.target, new), field, 1)
 
     def _add_members(self, key: RecordKey, field: str, number: int) -> None:
         """Change a number of members of a record, if there is one."""

@@ -16,6 +16,7 @@ from registry.jsonapi.filtering import (
 )
 from registry.jsonapi.pagination import sort_names
 from registry.jsonapi.query import (
+    AFTER,
     MAX_INCLUDE_STEPS,
     SEARCH,
     TYPES,
@@ -36,13 +37,16 @@ _Json: TypeAlias = dict[str, Any]
 class Variant:
     """A parameter of the OpenAPI document.
 
-    detail: follows the sentence of its row. more: further members of its Parameter Object.
+    detail: follows the sentence of its row. more: further members of its Parameter Object. owner:
+    the type, or the relationship as `person.computers`, whose parameter it is; "" if it is the same
+    for all.
     """
 
     name: str
     schema: _Json
     detail: str = ""
     more: _Json = field(default_factory=dict)
+    owner: str = ""
 
 
 _SIZE: _Json = {"type": "integer", "minimum": 1, "maximum": LARGEST_PAGE}
@@ -70,14 +74,16 @@ def sort_keys(scope: QueryScope) -> Iterator[Variant]:
     key = f"-?({'|'.join(map(re.escape, names))})"
     # Not an array of names: Swagger UI would send those selected in the order of the list.
     schema = {**STRING, "pattern": f"^({key}(,{key})*)?$"}
-    yield Variant("sort", schema, f"Fields: {quoted(*names)}.", {"allowEmptyValue": True})
+    yield Variant(
+        "sort", schema, f"Fields: {quoted(*names)}.", {"allowEmptyValue": True}, scope.resource.type
+    )
 
 
 def include_paths(scope: QueryScope) -> Iterator[Variant]:
     """Describe the paths of relationships."""
     _, relationships = scope.start
     if names := [path for path, _ in _include_paths(relationships, scope.graph)]:
-        yield Variant("include", _names(names), more={"allowEmptyValue": True})
+        yield Variant("include", _names(names), "", {"allowEmptyValue": True}, scope.start_name)
 
 
 def _include_paths(
@@ -100,7 +106,7 @@ def include_sizes(scope: QueryScope) -> Iterator[Variant]:
     steps = 1 if scope.linkage is None else 2
     for path, relationship in _include_paths(relationships, scope.graph, steps):
         if relationship.to_many and path.count(".") == steps - 1:
-            yield Variant(f"page[{path}][size]", _SIZE)
+            yield Variant(f"page[{path}][size]", _SIZE, owner=scope.start_name)
 
 
 def counts(scope: QueryScope) -> Iterator[Variant]:
@@ -113,7 +119,7 @@ def counts(scope: QueryScope) -> Iterator[Variant]:
         if relationship.count_field and path.count(".") >= least - 1
     ]
     if names:
-        yield Variant(WITH_COUNT, _names(names))
+        yield Variant(WITH_COUNT, _names(names), owner=scope.start_name)
 
 
 def fieldsets(scope: QueryScope) -> Iterator[Variant]:
@@ -136,7 +142,8 @@ def conditions(scope: QueryScope) -> Iterator[Variant]:
         nested = {"name": name, "op": related_operator(relationship), "val": target}
         sent[name] = (f"An attribute of {name}", json.dumps([nested]))
     examples = {name: {"summary": text, "value": value} for name, (text, value) in sent.items()}
-    yield Variant("filter", STRING, f"An example: `{json.dumps([own])}`.", {"examples": examples})
+    detail = f"An example: `{json.dumps([own])}`."
+    yield Variant("filter", STRING, detail, {"examples": examples}, scope.resource.type)
 
 
 def _example_condition(resource: ResourceType) -> _Json:
@@ -149,7 +156,8 @@ def search(scope: QueryScope) -> Iterator[Variant]:
     names = [each.name for each in searched_fields(scope.resource)]
     if names and SEARCH not in scope.resource.filterable:
         schema = {**STRING, "minLength": 1, "maxLength": MAX_PART_LENGTH}
-        yield Variant(f"filter[{SEARCH}]", schema, f"Attributes: {quoted(*names)}.")
+        detail = f"Attributes: {quoted(*names)}."
+        yield Variant(f"filter[{SEARCH}]", schema, detail, owner=scope.resource.type)
 
 
 def comparisons(scope: QueryScope) -> Iterator[Variant]:
@@ -158,7 +166,8 @@ def comparisons(scope: QueryScope) -> Iterator[Variant]:
     for attribute in (*own, *related_fields(scope.resource.relationships, scope.graph)):
         name, value = f"filter[{attribute.name}]", dict(attribute.kind.schema)
         if isinstance(attribute.field, Moment):
-            yield Variant(name, value, "The periods in force at this moment.")
+            detail = "The periods in force at this moment."
+            yield Variant(name, value, detail, owner=scope.resource.type)
             continue
         operators = list(filter_operators(attribute))
         if not attribute.nullable:
@@ -167,7 +176,12 @@ def comparisons(scope: QueryScope) -> Iterator[Variant]:
             value = {"anyOf": [value, {**STRING, "enum": [NULL]}]}
         schema = {"type": "array", "items": value}
         detail = f"`{name}[OPERATOR]` has these: {quoted(*operators)}."
-        yield Variant(name, schema, detail)
+        yield Variant(name, schema, detail, owner=scope.resource.type)
+
+
+def feed_position(_: Graph) -> Iterator[Variant]:
+    """Describe the position, which has the name of the cursor of a page."""
+    yield Variant(AFTER, STRING, owner="changes")
 
 
 def feed_types(graph: Graph) -> Iterator[Variant]:

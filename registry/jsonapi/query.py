@@ -98,6 +98,14 @@ class QueryScope:
         owner, relationship = self.linkage
         return owner, {relationship.name: relationship}
 
+    @property
+    def start_name(self) -> str:
+        """Where include paths start: a type, or the relationship of linkage."""
+        if self.linkage is None:
+            return self.resource.type
+        owner, relationship = self.linkage
+        return f"{owner.type}.{relationship.name}"
+
 
 @dataclass(frozen=True, slots=True)
 class FeedQuery:

@@ -223,7 +223,7 @@ QUERY_PARAMETERS = (
         AppliesTo.FEED,
         "The position after which changes are sent, by default the present. The header "
         f"`{LAST_EVENT_ID}` precedes it.",
-        schemas.fixed(AFTER),
+        schemas.feed_position,
         FeedParser.after,
     ),
 )

@@ -4,6 +4,7 @@ import registry
 from registry.http.addresses import LIVE_PATH, METRICS_PATH, OPERATIONS_PATH, READY_PATH
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
+from registry.openapi.parameters import Parameters
 from registry.openapi.paths import HEADERS, SECURITY_SCHEME, describe_paths, error_responses
 from registry.openapi.schemas import Json, code, require_distinct, schemas, title
 from registry.protocol import MEDIA_TYPE, REQUEST_ID
@@ -37,7 +38,8 @@ _SECURITY_SCHEMES: Json = {
 
 def describe(graph: Graph, settings: Settings) -> Json:
     """Return the OpenAPI document of a service. Raises InvalidDeclaration for ambiguous names."""
-    paths = describe_paths(graph, settings)
+    parameters = Parameters(graph)
+    paths = describe_paths(graph, settings, parameters)
     require_distinct(
         operation["operationId"] for item in paths.values() for operation in item.values()
     )
@@ -57,6 +59,7 @@ def describe(graph: Graph, settings: Settings) -> Json:
         "paths": paths,
         "components": {
             "schemas": schemas(graph),
+            "parameters": parameters.components,
             "responses": error_responses(graph, settings),
             "headers": HEADERS,
             **({"securitySchemes": _SECURITY_SCHEMES} if settings.requires_tokens else {}),

@@ -1,15 +1,19 @@
-"""OpenAPI parameters: path, query string and headers."""
+"""OpenAPI parameters: path, query string and headers.
 
-from collections.abc import Iterator
+All are components, as hundreds of operations share most of them.
+"""
+
+import re
+from collections.abc import Collection
 from functools import partial
 from typing import Any
 
 from registry.http.request_headers import PATTERN
-from registry.jsonapi.parameter_schemas import NUMBER, STRING
+from registry.jsonapi.parameter_schemas import NUMBER, STRING, Variant
 from registry.jsonapi.query import AFTER, QueryScope
-from registry.jsonapi.query_parameters import QUERY_PARAMETERS, AppliesTo
+from registry.jsonapi.query_parameters import QUERY_PARAMETERS, AppliesTo, QueryParameter
 from registry.model.graph import Graph
-from registry.openapi.schemas import Json
+from registry.openapi.schemas import Json, reference
 from registry.protocol import (
     CSV_TYPE,
     IDEMPOTENCY_KEY,
@@ -30,66 +34,90 @@ def _parameter(place: str, name: str, description: str, schema: Json = STRING, *
 
 _header = partial(_parameter, "header")
 
-ID = _parameter(
+_ID = _parameter(
     "path", "id", "The id of the resource; 404 if it does not exist.", NUMBER, required=True
 )
-"""The id in the path. Swagger UI prefills it only where `example` is added: nobody changes or
-deletes a resource without having typed its id."""
 
-PRECONDITIONS = (
-    _header(
+_FIXED: Json = {
+    # Swagger UI prefills it, but not the other: nobody changes or deletes a resource without having
+    # typed its id.
+    "id": {**_ID, "example": 1},
+    "changed-id": _ID,
+    "If-Match": _header(
         "If-Match",
         "Entity tags. A read with none of them, or a change of a resource whose current version "
         "has none of them, gets 412. `*` matches any.",
     ),
-    _header(
+    "If-None-Match": _header(
         "If-None-Match",
         "Entity tags. A read with one of them gets 304; a change of a resource whose current "
         "version has one of them gets 412. `*` matches any.",
     ),
-)
-
-IDEMPOTENCY = _header(
-    IDEMPOTENCY_KEY,
-    "Unique for each request of this client. The request is executed once; a repetition within "
-    "24 hours gets the response of the first that succeeded, with "
-    f"`{IDEMPOTENCY_REPLAYED}: true`, and waits for it if it is in progress. 422 if path, query "
-    "string, body or preferences differ.",
-    {**STRING, "pattern": PATTERN},
-)
-
-PREFERENCES = _header(
-    PREFER,
-    f"Preferences (RFC 7240), separated by commas. `{MERGE}`: updates, as PATCH does, the resource "
-    "that has the value of a unique attribute, instead of adding one; 400 without a unique "
-    f"attribute. `{ROLL_BACK}`: checks and executes everything, but stores nothing; the response "
-    "is otherwise the same, with ids that no resource has. Other preferences are ignored.",
-)
-
-
-def query_parameters(scope: QueryScope) -> list[Json]:
-    """Return the query parameters of documents with resources, in the order of the table."""
-    kinds = (AppliesTo.RESOURCES, AppliesTo.COLLECTIONS) if scope.many else (AppliesTo.RESOURCES,)
-    return list(_described(scope, *kinds))
+    IDEMPOTENCY_KEY: _header(
+        IDEMPOTENCY_KEY,
+        "Unique for each request of this client. The request is executed once; a repetition within "
+        "24 hours gets the response of the first that succeeded, with "
+        f"`{IDEMPOTENCY_REPLAYED}: true`, and waits for it if it is in progress. 422 if path, "
+        "query string, body or preferences differ.",
+        {**STRING, "pattern": PATTERN},
+    ),
+    PREFER: _header(
+        PREFER,
+        f"Preferences (RFC 7240), separated by commas. `{MERGE}`: updates, as PATCH does, the "
+        "resource that has the value of a unique attribute, instead of adding one; 400 without a "
+        f"unique attribute. `{ROLL_BACK}`: checks and executes everything, but stores nothing; the "
+        "response is otherwise the same, with ids that no resource has. Other preferences are "
+        "ignored.",
+    ),
+    LAST_EVENT_ID: _header(
+        LAST_EVENT_ID,
+        f"The same, sent by browsers that connect again. It precedes `{AFTER}`.",
+    ),
+}
+"""The components of what is not in a query string, by name."""
 
 
-def row_parameters(scope: QueryScope) -> list[Json]:
-    """Return the parameters of the import of a file."""
-    described = list(_described(scope, AppliesTo.ROWS))
-    for parameter in described:
-        parameter["description"] = f"For `{CSV_TYPE}` only. {parameter['description']}"
-    return described
+def fixed(name: str) -> Json:
+    """Return a reference to the component of a header, to `id`, or to `changed-id`."""
+    return reference("parameters", name)
 
 
-def feed_parameters(graph: Graph) -> list[Json]:
-    """Return the parameters of the change feed."""
-    again = f"The same, sent by browsers that connect again. It precedes `{AFTER}`."
-    return [*_described(graph, AppliesTo.FEED), _header(LAST_EVENT_ID, again)]
+class Parameters:
+    """The parameters of the operations, which refer to them. components: by name."""
 
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self.components = dict(_FIXED)
 
-def _described(scope: QueryScope | Graph, *applying: AppliesTo) -> Iterator[Json]:
-    for row in QUERY_PARAMETERS:
-        is_described = row.describe is not None and row.applies_to in applying
-        for variant in row.describe(scope) if row.describe and is_described else ():
-            description = f"{row.sentence} {variant.detail}".rstrip()
-            yield _parameter("query", variant.name, description, variant.schema, **variant.more)
+    def of_query(self, scope: QueryScope, *, with_rows: bool) -> list[Json]:
+        """Return references to those of documents with resources, and of the import of a file."""
+        applying = {AppliesTo.RESOURCES}
+        if scope.many:
+            applying.add(AppliesTo.COLLECTIONS)
+        if with_rows:
+            applying.add(AppliesTo.ROWS)
+        return self._refer_to(scope, applying)
+
+    def of_feed(self) -> list[Json]:
+        """Return references to those of the change feed."""
+        return [*self._refer_to(self._graph, {AppliesTo.FEED}), fixed(LAST_EVENT_ID)]
+
+    def _refer_to(self, scope: QueryScope | Graph, applying: Collection[AppliesTo]) -> list[Json]:
+        return [
+            self._refer(row, variant)
+            for row in QUERY_PARAMETERS
+            if row.describe and row.applies_to in applying
+            for variant in row.describe(scope)
+        ]
+
+    def _refer(self, row: QueryParameter, variant: Variant) -> Json:
+        name = ".".join(re.findall(r"[\w-]+", variant.name))  # what names of components may contain
+        if variant.owner:
+            name = f"{variant.owner}-{name}"
+        if name not in self.components:
+            condition = f"For `{CSV_TYPE}` only. " if row.applies_to is AppliesTo.ROWS else ""
+            description = f"{condition}{row.sentence} {variant.detail}".rstrip()
+            self.components[name] = _parameter(
+                "query", variant.name, description, variant.schema, **variant.more
+            )
+        return reference("parameters", name)

@@ -1,7 +1,7 @@
 """The routes -> the paths with their operations, in the order of Swagger UI."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
@@ -18,8 +18,8 @@ from registry.jsonapi.query import QueryScope
 from registry.jsonapi.request_documents import MAX_CONTAINERS
 from registry.model.graph import Graph
 from registry.model.resource_type import Relationship, ResourceType
-from registry.openapi import examples, parameters
-from registry.openapi.parameters import query_parameters, row_parameters
+from registry.openapi import examples
+from registry.openapi.parameters import Parameters, fixed
 from registry.openapi.schemas import Json, code, reference, schema_of, title
 from registry.protocol import (
     CSV_TYPE,
@@ -29,6 +29,7 @@ from registry.protocol import (
     IDEMPOTENCY_REPLAYED,
     MEDIA_TYPE,
     NDJSON_TYPE,
+    PREFER,
     PREFERENCE_APPLIED,
     REQUEST_ID,
     media_type,
@@ -126,20 +127,23 @@ _TEXTS = {
 
 @dataclass(frozen=True, slots=True)
 class _Operation:
-    """An operation of a path, of a kind in `_TEXTS`, with its successful responses."""
+    """An operation of a path, of a kind in `_TEXTS`, with its successful responses.
+
+    scope: of its query parameters.
+    """
 
     method: str
     kind: str
     responses: Json
-    parameters: Sequence[Json] = ()
+    scope: QueryScope | None = None
     body: Json | None = None
 
 
-def describe_paths(graph: Graph, settings: Settings) -> dict[str, Json]:
+def describe_paths(graph: Graph, settings: Settings, parameters: Parameters) -> dict[str, Json]:
     """Return the Path Item Objects of all routes."""
     return {
         route.path: {
-            operation.method: _described(operation, route, graph, settings)
+            operation.method: _described(operation, route, graph, settings, parameters)
             for operation in _operations(route, graph)
             if operation.method.upper() in route.needs
         }
@@ -174,39 +178,26 @@ def _error_text(error: type[ApiError]) -> str:
     return f"- `{error.code}`: {error.description}"
 
 
-def _described(operation: _Operation, route: Route, graph: Graph, settings: Settings) -> Json:
+def _described(
+    operation: _Operation, route: Route, graph: Graph, settings: Settings, parameters: Parameters
+) -> Json:
     """Return an Operation Object."""
-    method, statuses = operation.method, {*_ANY_REQUEST}
+    statuses = _error_statuses(operation, route)
     tag, names, access = "Operations", dict[str, str](), dict[str, Json | list[Json]]()
-    shown = [*operation.parameters]
-    if "{id}" in route.path:
-        shown.insert(0, parameters.ID | ({"example": 1} if method == "get" else {}))
-        statuses.add(404)
-    if operation.body:
-        statuses |= {409, 413} if route.relationship else {404, 409, 413, 422}
-    if method == "delete":
-        statuses.add(413)
-    if method == "post":
-        shown.append(parameters.IDEMPOTENCY)
-        statuses.add(422)
-        if not route.relationship:
-            shown.append(parameters.PREFERENCES)
     if route.view is FeedView:
         tag = "Changes"
-        statuses.add(410)
     if route.relationship:
         names["link"] = route.relationship.name
     if route.scope:
-        shown += parameters.PRECONDITIONS
         named = route.scope.resource
         tag, names = title(named), names | {"type": named.type, "types": named.collection}
     name, description = operation.kind.format(**names), _TEXTS[operation.kind]
     if settings.requires_tokens:
         statuses.add(401)
         # The scopes of operations and of the feed depend on the types that these name.
-        action = route.needs[method.upper()].action
+        action = route.needs[operation.method.upper()].action
         of_all_types = [Requirement(action, resource_type) for resource_type in graph.writable]
-        required = route.requirements[method.upper()] or of_all_types
+        required = route.requirements[operation.method.upper()] or of_all_types
         scopes = dict.fromkeys(requirement.scopes[0] for requirement in required)
         description += f"\n\nRequired scopes: {code(scopes)}."
         access = {"security": [{SECURITY_SCHEME: []}]}
@@ -219,17 +210,52 @@ def _described(operation: _Operation, route: Route, graph: Graph, settings: Sett
         "summary": name.replace("_", " ").capitalize(),
         "description": description,
         **access,
-        "parameters": shown,
+        "parameters": _parameters_of(operation, route, parameters),
         **({"requestBody": operation.body} if operation.body else {}),
         "responses": operation.responses | failures,
     }
+
+
+def _error_statuses(operation: _Operation, route: Route) -> set[int]:
+    """Return the statuses of the errors that an operation can have without access tokens."""
+    statuses = {*_ANY_REQUEST}
+    if "{id}" in route.path:
+        statuses.add(404)
+    if operation.body:
+        statuses |= {409, 413} if route.relationship else {404, 409, 413, 422}
+    if operation.method == "delete":
+        statuses.add(413)
+    if operation.method == "post":
+        statuses.add(422)
+    if route.view is FeedView:
+        statuses.add(410)
+    return statuses
+
+
+def _parameters_of(operation: _Operation, route: Route, parameters: Parameters) -> list[Json]:
+    """Return references to the parameters of an operation, in the order of Swagger UI."""
+    shown = list[Json]()
+    if "{id}" in route.path:
+        shown.append(fixed("id" if operation.method == "get" else "changed-id"))
+    if operation.scope:
+        is_csv = operation.body is not None and CSV_TYPE in operation.body["content"]
+        shown += parameters.of_query(operation.scope, with_rows=is_csv)
+    if operation.method == "post":
+        shown.append(fixed(IDEMPOTENCY_KEY))
+        if not route.relationship:
+            shown.append(fixed(PREFER))
+    if route.view is FeedView:
+        shown += parameters.of_feed()
+    if route.scope:
+        shown += map(fixed, ("If-Match", "If-None-Match"))
+    return shown
 
 
 def _operations(route: Route, graph: Graph) -> Iterator[_Operation]:
     """Yield the operations of an route."""
     scope, link = route.scope, route.relationship
     if scope is None:
-        yield _follow_changes(graph) if route.view is FeedView else _perform_operations(graph)
+        yield _follow_changes() if route.view is FeedView else _perform_operations(graph)
     elif link is None and "{id}" in route.path:
         yield from _of_resource(scope)
     elif link is None:
@@ -254,17 +280,16 @@ def _of_collection(scope: QueryScope) -> Iterator[_Operation]:
     body["description"] += " Or a CSV file: see above."
     body["content"][CSV_TYPE] = _TEXT | {"example": examples.rows(resource_type)}
     responses["200"]["content"][NDJSON_TYPE] = _TEXT
-    shown = [*query_parameters(scope), *row_parameters(scope)]
-    yield _Operation("post", "create_{type}", responses, shown, body)
+    yield _Operation("post", "create_{type}", responses, scope, body)
 
 
 def _of_resource(scope: QueryScope) -> Iterator[_Operation]:
-    resource_type, shown = scope.resource, query_parameters(scope)
+    resource_type = scope.resource
     name, schema = resource_type.type, schema_of(resource_type, "Document")
-    yield _Operation("get", "read_{type}", _read(f"The {name}.", schema), shown)
+    yield _Operation("get", "read_{type}", _read(f"The {name}.", schema), scope)
     updated = _response(f"The updated {name}.", schema, "ETag")
     body = _body(schema_of(resource_type, "Update"), examples.update(resource_type))
-    yield _Operation("patch", "update_{type}", {"200": updated}, shown, body)
+    yield _Operation("patch", "update_{type}", {"200": updated}, scope, body)
     yield _Operation("delete", "delete_{type}", {"204": _applied()})
 
 
@@ -274,7 +299,7 @@ def _read_related(scope: QueryScope) -> _Operation:
         return _list("list_{type}_{link}", scope)
     schema = schema_of(scope.resource, "DocumentOrNull")
     responses = _read(f"The {scope.resource.type}, or null.", schema)
-    return _Operation("get", "read_{type}_{link}", responses, query_parameters(scope))
+    return _Operation("get", "read_{type}_{link}", responses, scope)
 
 
 def _list(kind: str, scope: QueryScope) -> _Operation:
@@ -283,7 +308,7 @@ def _list(kind: str, scope: QueryScope) -> _Operation:
     responses = _read(f"The {resource_type.collection}.", schema_of(resource_type, "Collection"))
     responses["200"]["content"][CSV_TYPE] = _TEXT
     responses["200"]["headers"] |= _headers("Content-Disposition")
-    return _Operation("get", kind, responses, query_parameters(scope))
+    return _Operation("get", kind, responses, scope)
 
 
 def _of_linkage(
@@ -293,13 +318,13 @@ def _of_linkage(
     if link.to_many:
         kind, verbs = "ToMany", {"patch": "replace", "post": "add", "delete": "remove"}
     responses = _read("The resource identifiers.", schema_of(related.resource, f"{kind}Linkage"))
-    shown = query_parameters(replace(related, linkage=(owner, link)))
-    yield _Operation("get", "read_{type}_{link}_linkage", responses, shown)
+    identifiers = replace(related, linkage=(owner, link))
+    yield _Operation("get", "read_{type}_{link}_linkage", responses, identifiers)
     for method, verb in verbs.items():
         schema = schema_of(related.resource, kind + ("Removal" if verb == "remove" else "Change"))
         applied = {"204": _applied(*([IDEMPOTENCY_REPLAYED] if verb == "add" else []))}
         body = _body(schema, examples.linkage(link))
-        yield _Operation(method, f"{verb}_{{type}}_{{link}}", applied, (), body)
+        yield _Operation(method, f"{verb}_{{type}}_{{link}}", applied, body=body)
 
 
 def _perform_operations(graph: Graph) -> _Operation:
@@ -307,14 +332,14 @@ def _perform_operations(graph: Graph) -> _Operation:
     description = "The results, in the order of the operations."
     result = _response(description, reference("schemas", "Results"), *headers, type_=extended)
     body = _body(reference("schemas", "Operations"), examples.operations(graph), extended)
-    return _Operation("post", "perform_operations", {"200": result}, (), body)
+    return _Operation("post", "perform_operations", {"200": result}, body=body)
 
 
-def _follow_changes(graph: Graph) -> _Operation:
+def _follow_changes() -> _Operation:
     description = "The events, or the document with positions."
     shown = _response(description, reference("schemas", "Positions"), POSITION)
     shown["content"][EVENT_STREAM] = _TEXT
-    return _Operation("get", "follow_changes", {"200": shown}, parameters.feed_parameters(graph))
+    return _Operation("get", "follow_changes", {"200": shown})
 
 
 def _read(description: str, schema: Json) -> Json:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any, TypeAlias
 
 from registry.jsonapi.documents import JSONAPI, Effect
@@ -33,8 +34,12 @@ def require_distinct(names: Iterable[str]) -> None:
         )
 
 
+@cache
 def reference(kind: str, name: str) -> Json:
-    """Return a reference to a component. kind: `schemas`, `parameters`, ..."""
+    """Return a reference to a component, the same object each time, as a document has thousands.
+
+    kind: `schemas`, `parameters`, ...
+    """
     return {"$ref": f"#/components/{kind}/{name}"}
 
 

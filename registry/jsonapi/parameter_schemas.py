@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, TypeAlias
 
 from registry.jsonapi.error_objects import quoted
@@ -49,6 +50,10 @@ class Variant:
     owner: str = ""
 
 
+MAX_LISTED = 100
+"""Paths that a parameter lists, unless the shortest are more, and parameters that a row has. Links
+multiply both: three steps through 20 links from a type to itself are 64,000 paths."""
+
 _SIZE: _Json = {"type": "integer", "minimum": 1, "maximum": LARGEST_PAGE}
 NUMBER: _Json = {"type": "integer", "format": "int64", "minimum": 1, "maximum": MAX_ID}
 STRING: _Json = {"type": "string"}
@@ -81,42 +86,56 @@ def sort_keys(scope: QueryScope) -> Iterator[Variant]:
 
 def include_paths(scope: QueryScope) -> Iterator[Variant]:
     """Describe the paths of relationships."""
-    _, relationships = scope.start
-    if names := [path for path, _ in _include_paths(relationships, scope.graph)]:
+    if names := [path for path, _ in _listed_paths(scope)]:
         yield Variant("include", _names(names), "", {"allowEmptyValue": True}, scope.start_name)
 
 
-def _include_paths(
-    relationships: Mapping[str, Relationship], graph: Graph, steps: int = MAX_INCLUDE_STEPS
+def _listed_paths(scope: QueryScope) -> list[tuple[str, Relationship]]:
+    """Return paths with their last relationship: without longer ones if they are too many."""
+    _, relationships = scope.start
+    shortest = _shortest(scope)
+    for steps in range(MAX_INCLUDE_STEPS, shortest, -1):
+        paths = list(islice(_paths(relationships, scope.graph, steps), MAX_LISTED + 1))
+        if len(paths) <= MAX_LISTED:
+            return paths
+    return list(_paths(relationships, scope.graph, shortest))
+
+
+def _shortest(scope: QueryScope) -> int:
+    """Return the steps to a relationship of a resource: in linkage, the first has identifiers."""
+    return 1 if scope.linkage is None else 2
+
+
+def _paths(
+    relationships: Mapping[str, Relationship], graph: Graph, steps: int
 ) -> Iterator[tuple[str, Relationship]]:
+    """Yield the paths of up to so many steps, with their last relationship."""
     if steps:
         for name, relationship in relationships.items():
             if relationship.subject:
                 continue
             yield name, relationship
             following = graph[relationship.target].relationships
-            for path, last in _include_paths(following, graph, steps - 1):
+            for path, last in _paths(following, graph, steps - 1):
                 yield f"{name}.{path}", last
         yield from {each.subject: each for each in relationships.values() if each.subject}.items()
 
 
 def include_sizes(scope: QueryScope) -> Iterator[Variant]:
-    """Describe the paths of one step, or in linkage of two: few need longer ones."""
+    """Describe the shortest paths: few need longer ones."""
     _, relationships = scope.start
-    steps = 1 if scope.linkage is None else 2
-    for path, relationship in _include_paths(relationships, scope.graph, steps):
+    steps = _shortest(scope)
+    for path, relationship in _paths(relationships, scope.graph, steps):
         if relationship.to_many and path.count(".") == steps - 1:
-            yield Variant(f"page[{path}][size]", _SIZE, owner=scope.start_name)
+            yield Variant(f"page[{path}][size]", _SIZE)
 
 
 def counts(scope: QueryScope) -> Iterator[Variant]:
     """Describe the names; those of identifiers belong to the resources that `include` adds."""
-    _, relationships = scope.start
-    least = 1 if scope.linkage is None else 2
     names = [
         path
-        for path, relationship in _include_paths(relationships, scope.graph)
-        if relationship.count_field and path.count(".") >= least - 1
+        for path, relationship in _listed_paths(scope)
+        if relationship.count_field and path.count(".") >= _shortest(scope) - 1
     ]
     if names:
         yield Variant(WITH_COUNT, _names(names), owner=scope.start_name)

@@ -6,10 +6,11 @@ All are components, as hundreds of operations share most of them.
 import re
 from collections.abc import Collection
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from registry.http.request_headers import PATTERN
-from registry.jsonapi.parameter_schemas import NUMBER, STRING, Variant
+from registry.jsonapi.parameter_schemas import MAX_LISTED, NUMBER, STRING, Variant
 from registry.jsonapi.query import AFTER, QueryScope
 from registry.jsonapi.query_parameters import QUERY_PARAMETERS, AppliesTo, QueryParameter
 from registry.model.graph import Graph
@@ -107,7 +108,7 @@ class Parameters:
             self._refer(row, variant)
             for row in QUERY_PARAMETERS
             if row.describe and row.applies_to in applying
-            for variant in row.describe(scope)
+            for variant in islice(row.describe(scope), MAX_LISTED)
         ]
 
     def _refer(self, row: QueryParameter, variant: Variant) -> Json:

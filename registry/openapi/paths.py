@@ -69,6 +69,7 @@ HEADERS: Json = {
         always=False,
     ),
     PREFERENCE_APPLIED: _header("The preferences that were applied.", always=False),
+    "Accept-Encoding": _header("The encodings of bodies that are supported.", always=False),
     "Retry-After": _header("Seconds to wait before the next attempt.", always=False),
     "WWW-Authenticate": _header(
         "How to authenticate, and why the request is refused (RFC 6750, 3).", always=False
@@ -161,7 +162,7 @@ def error_responses(graph: Graph, settings: Settings) -> Json:
     for error in errors.error_types():
         if error not in absent:
             by_status[error.status].append(error)
-    headers = {503: "Retry-After"}
+    headers = {415: "Accept-Encoding", 503: "Retry-After"}
     if settings.requires_tokens:
         headers |= dict.fromkeys((400, 401, 403), "WWW-Authenticate")
     return {

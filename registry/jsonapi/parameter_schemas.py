@@ -157,6 +157,8 @@ def conditions(scope: QueryScope) -> Iterator[Variant]:
     own = _example_condition(scope.resource)
     sent = {"none": ("No conditions", ""), "attribute": ("An attribute", json.dumps([own]))}
     for name, relationship in scope.resource.relationships.items():
+        if relationship.subject:
+            continue
         target = _example_condition(scope.graph[relationship.target])
         nested = {"name": name, "op": related_operator(relationship), "val": target}
         sent[name] = (f"An attribute of {name}", json.dumps([nested]))

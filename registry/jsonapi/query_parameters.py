@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import Any
 
 from registry.jsonapi import parameter_schemas as schemas
 from registry.jsonapi.error_objects import quoted
@@ -32,8 +32,6 @@ from registry.jsonapi.row_options import CREATE, KEY, REPLACE, RowOptions, RowOp
 from registry.model.attributes import Operator
 from registry.model.graph import Graph
 from registry.protocol import LARGEST_PAGE, LAST_EVENT_ID
-
-_Json: TypeAlias = dict[str, Any]
 
 
 class AppliesTo(StrEnum):

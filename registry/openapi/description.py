@@ -5,7 +5,7 @@ from registry.http.addresses import LIVE_PATH, METRICS_PATH, OPERATIONS_PATH, RE
 from registry.jsonapi.parameter_schemas import MAX_LISTED
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
-from registry.openapi.parameters import Parameters
+from registry.openapi.parameters import ParameterComponents
 from registry.openapi.paths import HEADERS, SECURITY_SCHEME, describe_paths, error_responses
 from registry.openapi.schemas import Json, code, require_distinct, schemas, title
 from registry.protocol import MEDIA_TYPE, REQUEST_ID
@@ -41,7 +41,7 @@ _SECURITY_SCHEMES: Json = {
 
 def describe(graph: Graph, settings: Settings) -> Json:
     """Return the OpenAPI document of a service. Raises InvalidDeclaration for ambiguous names."""
-    parameters = Parameters(graph)
+    parameters = ParameterComponents(graph)
     paths = describe_paths(graph, settings, parameters)
     require_distinct(
         operation["operationId"] for item in paths.values() for operation in item.values()

@@ -78,12 +78,7 @@ _FIXED: Json = {
 """The components of what is not in a query string, by name."""
 
 
-def fixed(name: str) -> Json:
-    """Return a reference to the component of a header, to `id`, or to `changed-id`."""
-    return reference("parameters", name)
-
-
-class Parameters:
+class ParameterComponents:
     """The parameters of the operations, which refer to them. components: by name."""
 
     def __init__(self, graph: Graph) -> None:
@@ -101,7 +96,10 @@ class Parameters:
 
     def of_feed(self) -> list[Json]:
         """Return references to those of the change feed."""
-        return [*self._refer_to(self._graph, {AppliesTo.FEED}), fixed(LAST_EVENT_ID)]
+        return [
+            *self._refer_to(self._graph, {AppliesTo.FEED}),
+            reference("parameters", LAST_EVENT_ID),
+        ]
 
     def _refer_to(self, scope: QueryScope | Graph, applying: Collection[AppliesTo]) -> list[Json]:
         return [

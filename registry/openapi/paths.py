@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import attrgetter
 
 from registry.access.authorization import Requirement
@@ -19,7 +20,7 @@ from registry.jsonapi.request_documents import MAX_CONTAINERS
 from registry.model.graph import Graph
 from registry.model.resource_type import Relationship, ResourceType
 from registry.openapi import examples
-from registry.openapi.parameters import Parameters, fixed
+from registry.openapi.parameters import ParameterComponents
 from registry.openapi.schemas import Json, code, reference, schema_of, title
 from registry.protocol import (
     CSV_TYPE,
@@ -140,7 +141,9 @@ class _Operation:
     body: Json | None = None
 
 
-def describe_paths(graph: Graph, settings: Settings, parameters: Parameters) -> dict[str, Json]:
+def describe_paths(
+    graph: Graph, settings: Settings, parameters: ParameterComponents
+) -> dict[str, Json]:
     """Return the Path Item Objects of all routes."""
     return {
         route.path: {
@@ -180,7 +183,11 @@ def _error_text(error: type[ApiError]) -> str:
 
 
 def _described(
-    operation: _Operation, route: Route, graph: Graph, settings: Settings, parameters: Parameters
+    operation: _Operation,
+    route: Route,
+    graph: Graph,
+    settings: Settings,
+    parameters: ParameterComponents,
 ) -> Json:
     """Return an Operation Object."""
     statuses = _error_statuses(operation, route)
@@ -233,22 +240,24 @@ def _error_statuses(operation: _Operation, route: Route) -> set[int]:
     return statuses
 
 
-def _parameters_of(operation: _Operation, route: Route, parameters: Parameters) -> list[Json]:
+def _parameters_of(
+    operation: _Operation, route: Route, parameters: ParameterComponents
+) -> list[Json]:
     """Return references to the parameters of an operation, in the order of Swagger UI."""
-    shown = list[Json]()
+    shown, refer = list[Json](), partial(reference, "parameters")
     if "{id}" in route.path:
-        shown.append(fixed("id" if operation.method == "get" else "changed-id"))
+        shown.append(refer("id" if operation.method == "get" else "changed-id"))
     if operation.scope:
         is_csv = operation.body is not None and CSV_TYPE in operation.body["content"]
         shown += parameters.of_query(operation.scope, with_rows=is_csv)
     if operation.method == "post":
-        shown.append(fixed(IDEMPOTENCY_KEY))
+        shown.append(refer(IDEMPOTENCY_KEY))
         if not route.relationship:
-            shown.append(fixed(PREFER))
+            shown.append(refer(PREFER))
     if route.view is FeedView:
         shown += parameters.of_feed()
     if route.scope:
-        shown += map(fixed, ("If-Match", "If-None-Match"))
+        shown += map(refer, ("If-Match", "If-None-Match"))
     return shown
 
 

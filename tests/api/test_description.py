@@ -13,9 +13,9 @@ from openapi_schema_validator import OAS30Validator, oas30_format_checker
 from openapi_spec_validator import validate
 
 from registry.jsonapi.error_types import MethodNotAllowed, error_types
-from registry.jsonapi.parameter_schemas import Variant
+from registry.jsonapi.parameter_schemas import Variant, conditions
 from registry.jsonapi.query import QueryScope
-from registry.jsonapi.query_parameters import QUERY_PARAMETERS, AppliesTo
+from registry.jsonapi.query_parameters import QUERY_PARAMETERS, AppliesTo, parse_query
 from registry.jsonapi.request_documents import MAX_CONTAINERS
 from registry.model.fields import Date, Enumeration, Integer
 from registry.model.graph import Graph
@@ -291,9 +291,19 @@ def test_operations_share_only_equal_parameters() -> None:
                     assert known.setdefault((variant.owner, variant.name), variant) == variant
 
 
+def test_the_examples_of_filters_are_valid() -> None:
+    graph = Graph(RESOURCES, revision_days=1)
+    for resource_type in graph.values():
+        scope = QueryScope(resource_type, graph, page_size=10, many=True)
+        (described,) = conditions(scope)
+        _, *filled = described.more["examples"].values()  # the first is not sent
+        for example in filled:
+            assert parse_query([("filter", example["value"])], scope).filters
+
+
 def test_the_description_of_a_type_with_many_links_is_bounded() -> None:
     person, *others = RESOURCES
-    links = [Link(f"link{n}", "person", f"key{n}", f"inverse{n}") for n in range(40)]
+    links = tuple(Link(f"link{n}", "person", f"key{n}", f"inverse{n}") for n in range(40))
     description = describe(Graph([replace(person, links=links), *others]), Settings())
     shared = description["components"]["parameters"]
     # Of one step: there are 82 relationships, and half a million paths of three steps.
@@ -329,7 +339,7 @@ REQUESTS: list[tuple[str, str, Any, dict[str, str], int]] = [
     ("PATCH", LINKAGE, to_many("2"), {"If-Match": '"stale"'}, 412),
     ("POST", LINKAGE, to_many("1", type="person"), {}, 409),
     ("DELETE", LINKAGE, to_many("1"), {"Content-Type": "application/json"}, 415),
-    ("PATCH", "/persons/1", {"data": new("person")}, {"Content-Encoding": "br"}, 415),
+    ("PATCH", "/persons/1", {"data": new("person")}, {"Content-Encoding": "compress"}, 415),
     ("POST", "/operations", {OPERATIONS: [add({"type": "person"})]}, {}, 422),
 ]
 """What neither the examples of the description nor Schemathesis have."""

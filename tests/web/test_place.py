@@ -6,6 +6,7 @@ from time import monotonic
 import pytest
 from playwright.sync_api import FilePayload, Locator, Page, Route, expect
 
+from tests.programs import PATIENCE
 from tests.web.conftest import Registry, Visit
 from tests.web.support import ADA, button, edit, field, heading, note, rows
 
@@ -92,6 +93,107 @@ def test_back_asks_before_it_stops_an_import(visit: Visit) -> None:
     button(question, "Stop").click()
     expect(heading(page)).to_contain_text("Persons")
     expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def hold(page: Page, method: str, path: str) -> list[Route]:
+    """Hold the next request; return the list that it comes to."""
+    held: list[Route] = []
+
+    def answer(route: Route) -> None:
+        if held or route.request.method != method:
+            route.fallback()
+        else:
+            held.append(route)
+
+    page.route(re.compile(path), answer)
+    return held
+
+
+def wait_for(page: Page, held: list[Route]) -> Route:
+    """Return the request that is held."""
+    deadline = monotonic() + PATIENCE / 1_000
+    while not held and monotonic() < deadline:
+        page.wait_for_timeout(10)
+    return held[0]
+
+
+def test_what_is_typed_while_a_card_is_saved_stays(registry: Registry, visit: Visit) -> None:
+    id_ = registry.add("person", **ADA)
+    page = visit(f"#/persons/{id_}")
+    held = hold(page, "PATCH", f"/persons/{id_}")
+    edit(page, "Last name", "King")
+    button(page, "Save").click()
+    first = field(page, "First name")
+    wait_for(page, held)
+    first.fill("Augusta")
+    first.press("Enter")  # which changes nothing while the form is being sent
+    held[0].continue_()
+    note(page, "Saved.")
+    expect(first).to_have_value("Augusta")
+    expect(first).to_be_focused()
+    assert registry.read(f"/persons/{id_}")["attributes"]["full_name"] == "Ada King"
+    registry.update("person", id_, email="ada@example.com")
+    expect(page.get_by_text("Somebody else has changed this meanwhile.")).to_be_visible()
+    button(page, "Save").click()
+    expect(heading(page)).to_have_text("Augusta King")
+    expect(page.get_by_role("article").get_by_text("ada@example.com")).to_be_visible()
+
+
+def test_a_form_that_is_left_while_it_is_saved_does_not_close_the_next(
+    registry: Registry, visit: Visit
+) -> None:
+    id_ = registry.add("person", **ADA)
+    page = visit(f"#/persons/{id_}")
+    held = hold(page, "PATCH", f"/persons/{id_}")
+    edit(page, "Last name", "King")
+    button(page, "Save").click()
+    wait_for(page, held)
+    button(page, "Cancel").click()
+    button(page, "Leave").click()
+    edit(page, "First name", "Augusta")
+    held[0].continue_()
+    note(page, "Saved.")
+    expect(heading(page)).to_have_text("Ada King")
+    expect(field(page, "First name")).to_have_value("Augusta")
+
+
+def test_what_is_typed_while_a_resource_is_created_stays(visit: Visit) -> None:
+    page = visit("#/persons")
+    held = hold(page, "POST", "/persons")
+    button(page, "New person").click()
+    field(page, "First name").fill("Typed")
+    field(page, "Last name").fill("First")
+    button(page, "Create").click()
+    wait_for(page, held)
+    field(page, "Last name").fill("Second")
+    held[0].continue_()
+    note(page, "Created Typed First.")
+    button(page, "Create").click()
+    note(page, "Created Typed Second.")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def test_the_preview_is_that_of_the_file_that_was_chosen_last(visit: Visit) -> None:
+    slow = """() => {
+        const read = Blob.prototype.arrayBuffer
+        Blob.prototype.arrayBuffer = async function () {
+            Blob.prototype.arrayBuffer = read
+            await new Promise((resolve) => (window.release = resolve))
+            window.preview = read.call(this)
+            return window.preview
+        }
+    }"""
+    page = visit("#/computers")
+    button(page, "Import CSV").first.click()
+    page.evaluate(slow)
+    for name in ("first", "second"):
+        file: FilePayload = {"name": f"{name}.csv", "mimeType": "text/csv", "buffer": b""}
+        page.get_by_label("CSV file").set_input_files({**file, "buffer": f"{name}\nA\n".encode()})
+    expect(page.get_by_text("Left out: second")).to_be_visible()
+    page.evaluate("release()")
+    page.wait_for_function("window.preview")
+    page.evaluate("preview.then(() => new Promise((resolve) => setTimeout(resolve)))")
+    expect(page.get_by_text("Left out: second")).to_be_visible()
 
 
 @pytest.mark.parametrize(("width", "height", "stays"), [(1280, 800, True), (640, 400, False)])

@@ -24,6 +24,9 @@ const CHANGED = "Somebody else has changed this meanwhile. Save, and you can com
 export class Card {
   /** The form, while the resource is edited. @type {Form | null} */
   #editor = null
+
+  /** The entity tag of the version that the form knows. */
+  known = ""
   #header = h("header")
   #paper = h("div", { class: "paper" })
   #edit = button("Edit", () => this.#openEditor())
@@ -76,10 +79,10 @@ export class Card {
   }
 
   async #loadOrTell() {
-    const before = this.shown.etag
     try {
       await this.load()
-      if (this.#editor && before !== this.shown.etag) this.#editor.message.textContent = CHANGED
+      const isSending = this.#editor?.element.querySelector(".primary[aria-disabled]")
+      if (this.#editor && !isSending && this.known !== this.shown.etag) this.#editor.message.textContent = CHANGED
     } catch (error) {
       if (!(error instanceof Failure && error.status === 404)) throw error
       if (this.#editor) this.#editor.message.textContent = GONE
@@ -125,14 +128,13 @@ export class Card {
     const linked = resource.relationships?.[link.name]?.data
     const label = linked ? "Change" : "Assign"
     const named = (/** @type {string} */ verb) => ({ "aria-label": `${verb}: ${link.label}` })
-    const kind = { class: linked ? null : "primary" }
     const change = (/** @type {Target | null} */ target) =>
       this.perform(relink(type, link, [this.id], target, this.shown.etag)) // unless somebody else has changed it
     const choose = async () => {
       const target = await chooseResource(`Choose the ${link.label.toLowerCase()} of ${this.title}`, link.target)
       if (target) await change(target)
     }
-    const assign = button(label, choose, { ...named(label), ...kind })
+    const assign = button(label, choose, { ...named(label), class: linked ? null : "primary" })
     const free = linked && button("Unassign", () => change(null), named("Unassign"))
     const buttons = mayLink(type, link) && h("span", { class: "actions" }, assign, free)
     const value = h("span", {}, linkTo(type, link, resource, included))
@@ -151,15 +153,18 @@ export class Card {
   /** Show the form in place of the attributes. */
   #openEditor() {
     const close = () => {
+      if (this.#editor !== editor) return // somebody has left it while it was saved
       this.#editor = null
       this.render()
       this.#edit.focus()
     }
+    const editor = this.#editor ?? editorOf(this, close)
     if (!this.#editor) {
-      this.#editor = editorOf(this, close)
-      this.#paper.replaceChildren(this.#editor.element)
+      this.#editor = editor
+      this.known = this.shown.etag
+      this.#paper.replaceChildren(editor.element)
     }
-    this.#editor.focus()
+    editor.focus()
   }
 
   /** Ask, saying what happens to what is linked, and delete the resource. */

@@ -8,8 +8,7 @@ const FOCUSABLE = "a[href], button, input, select"
  * @param {K} tag
  * @param {Record<string, unknown>} [attributes] functions are listeners; true is an attribute without a value; false,
  *     null and undefined are left out
- * @param {...Child} children
- * @returns {HTMLElementTagNameMap[K]}
+ * @param {...Child} children @returns {HTMLElementTagNameMap[K]}
  */
 export function h(tag, attributes = {}, ...children) {
   const element = document.createElement(tag)
@@ -102,6 +101,19 @@ export function isChanged(control) {
   if (control instanceof HTMLSelectElement) return !control.selectedOptions[0]?.defaultSelected
   if (control.type === "checkbox") return control.checked !== control.defaultChecked
   return control.validity.badInput || control.value !== control.defaultValue
+}
+
+/** Return what is entered in a control. @param {Control} control */
+export const entered = (control) =>
+  control instanceof HTMLInputElement && control.type === "checkbox" ? String(control.checked) : control.value
+
+/** Let a control have begun with another state. @param {Control} control @param {string} state */
+export function setInitial(control, state) {
+  for (const option of control.querySelectorAll("option")) option.defaultSelected = option.value === state
+  if (control instanceof HTMLInputElement) {
+    if (control.type === "checkbox") control.defaultChecked = state === "true"
+    else control.defaultValue = state
+  }
 }
 
 let lastId = 0

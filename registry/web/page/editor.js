@@ -11,7 +11,7 @@ import { plain, shown } from "./values.js"
 
 /** Return the form that edits the resource of a card. @param {Card} card @param {() => void} onClose */
 export function editorOf(card, onClose) {
-  const { shown: opened } = card
+  let { shown: opened } = card
   /** @type {() => Promise<unknown>} */
   const stop = async () => (await mayLeave(form.element)) && onClose()
   const send = (/** @type {Record<string, any>} */ values) => save(values, opened)
@@ -34,7 +34,10 @@ export function editorOf(card, onClose) {
         announce("Saved.")
       }
       await card.read()
-      onClose()
+      if (!form.goOn(Object.keys(values))) return onClose()
+      card.known = card.shown.etag
+      const attributes = { ...opened.resource.attributes, ...values }
+      opened = { ...opened, resource: { ...opened.resource, attributes } }
     } catch (error) {
       const status = error instanceof Failure ? error.status : 0
       if (status === 404) form.message.textContent = GONE

@@ -2,7 +2,7 @@
 
 import { api, Failure } from "./api.js"
 import { announce, openDialog } from "./dialogs.js"
-import { buttons, field, h, isChanged, newId, unlessBusy } from "./dom.js"
+import { buttons, entered, field, h, isChanged, newId, setInitial, unlessBusy } from "./dom.js"
 import { findBox } from "./find.js"
 import { linkable, nameOf, typeOf } from "./types.js"
 import { controlFor, valueOf } from "./values.js"
@@ -19,6 +19,9 @@ export class Form {
 
   /** The links that were chosen, as the relationships of a resource. @type {Record<string, Linkage>} */
   links = {}
+
+  /** What was entered when the form was sent. @type {Map<Control, string>} */
+  #sent = new Map()
 
   /** What has become of the resource, or why a change was refused. */
   message = h("p", { role: "alert", class: "error" })
@@ -43,8 +46,7 @@ export class Form {
     const agree = h("button", { class: "primary" }, label)
     const submit = (/** @type {Event} */ event) => {
       event.preventDefault()
-      const entered = this.#read()
-      if (entered) unlessBusy(agree, () => send(entered)).catch((error) => this.show(error))
+      unlessBusy(agree, () => this.#send(send)).catch((error) => this.show(error))
     }
     const inputs = h("div", { class: "inputs" }, ...all, this.message)
     const reset = () => (this.links = {})
@@ -81,6 +83,19 @@ export class Form {
     this.#fields.values().next().value?.control.focus()
   }
 
+  /**
+   * Go on with what was sent and is stored now. Return whether something was typed since, which must stay.
+   * @param {string[]} [names] those of attributes that the stored resource has now
+   */
+  goOn(names = []) {
+    this.#clear()
+    for (const name of names) {
+      const { control } = /** @type {Field} */ (this.#fields.get(name))
+      setInitial(control, this.#sent.get(control) ?? "")
+    }
+    return [...this.#sent].some(([control, state]) => entered(control) !== state)
+  }
+
   /** Enter words into the first text inputs, one each and the rest into the last: of a name. @param {string} text */
   enter(text) {
     const isNamed = (/** @type {Field} */ { attribute }) => attribute?.kind === "text" && attribute.required
@@ -92,19 +107,21 @@ export class Form {
   }
 
   /**
-   * Return the attributes that were entered: those of a stored resource that were changed, as an input can round what
-   * is stored. If one is not valid, show that, and return null.
+   * Send the attributes that were entered: those of a stored resource that were changed, as an input can round what is
+   * stored. If one is not valid, only show that.
+   * @param {(values: Record<string, any>) => Promise<unknown>} send
    */
-  #read() {
+  #send(send) {
     this.#clear()
     /** @type {Record<string, any>} */
     const values = {}
     for (const [name, { attribute, control }] of this.#fields) {
+      this.#sent.set(control, entered(control))
       if (!this.isNew && !isChanged(control)) continue
       if (!control.validity.valid) this.#mark(name, control.validationMessage)
       else if (attribute) values[name] = valueOf(attribute.kind, control)
     }
-    return this.#focusInvalid() ? null : values
+    return this.#focusInvalid() || send(values)
   }
 
   /** Show why a change was refused: at the fields that the errors point at, or below all. @param {unknown} error */
@@ -164,6 +181,7 @@ export function openCreation(type, { onCreated, text = "", isSingle = false }) {
     const offer = h("a", { href: `#${type.path}/${created.id}` }, "Open")
     if (!isSingle) announce(`Created ${nameOf(type, created)}.`, { offer })
     staysOpen = again.defaultChecked = again.checked
+    if (form.goOn() && !isSingle) return // it is for another one
     if (isSingle || !staysOpen) return dialog.close()
     form.element.reset()
     form.focus()

@@ -294,21 +294,34 @@ def test_what_is_missing_is_not_asked_for_at_each_change(registry: Registry, vis
     assert urls == []
 
 
-def test_a_row_whose_read_failed_is_shown_when_the_connection_returns(
-    registry: Registry, visit: Visit
+@pytest.mark.parametrize(("view", "reads"), [("table", r"\?.*in%5D="), ("card", r"/\d+\?")])
+def test_a_change_whose_read_failed_is_read_again(
+    view: str, reads: str, registry: Registry, visit: Visit
 ) -> None:
-    id_ = registry.add("computer", serial="RETURNS")
-    page = visit("#/computers?filter[serial]=RETURNS")
+    id_ = registry.add("computer", serial=f"AGAIN-{view}")
+    page = visit(f"#/computers?filter[id]={id_}" if view == "table" else f"#/computers/{id_}")
     with page.expect_response("**/changes?*"):
         page.reload()
-    expect(rows(page, "Computers")).to_have_count(1)
-    respond(page, "GET", r"/computers\?.*in%5D=", 0)
+    expect(page.get_by_role("main").get_by_text(f"AGAIN-{view}").first).to_be_visible()
+    respond(page, "GET", f"/computers{reads}", 0)
     with page.expect_event("requestfailed"):
         registry.update("computer", id_, model="T14")
-    page.context.set_offline(True)
-    expect(page.get_by_text("Not connected")).to_be_visible()
-    page.context.set_offline(False)
-    expect(rows(page, "Computers").first).to_contain_text("T14")
+    expect(page.get_by_role("main").get_by_text("T14", exact=True)).to_be_visible()
+    expect(page.get_by_text("Not connected")).to_have_count(0)
+
+
+def test_a_download_that_stops_says_so(registry: Registry, visit: Visit) -> None:
+    registry.add("person", **ADA)
+    page = visit("#/persons")
+    expect(rows(page, "Persons").first).to_be_visible()
+    pause_clock(page)
+    page.route(re.compile("/persons\\?"), lambda _: None, times=1)  # never answers
+    button(page, "Download CSV").click()
+    expect(button(page, "Downloading…")).to_be_visible()
+    page.clock.run_for(45_000)
+    expect(page.get_by_role("alert").get_by_text("cannot be reached")).to_be_visible()
+    with page.expect_download():
+        button(page, "Download CSV").click()
 
 
 def test_a_busy_registry_is_asked_again_and_a_lost_one_on_demand(
@@ -351,9 +364,7 @@ def test_an_undo_that_fails_says_why_and_is_offered_again(registry: Registry, vi
     respond(page, "POST", "/operations", 500)
     button(page, "Undo").click()
     expect(page.get_by_role("alert")).to_contain_text("The registry has failed")
-    respond(page, "GET", r"/computers\?", 0)
-    button(page, "Undo").click()
-    expect(page.get_by_role("alert")).to_contain_text("cannot be reached")
+    respond(page, "GET", r"/computers\?", 0)  # which is repeated
     button(page, "Undo").click()
     note(page, "Undone.")
     expect(

@@ -1,8 +1,9 @@
 """Several resources at once on the page: selecting, changing, undoing, and what fails."""
 
 import pytest
-from playwright.sync_api import Locator, Page, Request, expect
+from playwright.sync_api import Locator, Page, Request, Route, expect
 
+from tests.support import to_one
 from tests.web.conftest import Registry, Visit
 from tests.web.support import button, field, heading, note, pause_clock, rows
 
@@ -115,6 +116,28 @@ def test_what_is_selected_is_assigned_and_that_is_undone(registry: Registry, vis
     button(page, "Undo").click()
     note(page, "Undone.")
     expect(page.get_by_role("article").get_by_role("link", name="Undo A").first).to_be_visible()
+
+
+def test_an_undo_spares_what_changes_while_the_registry_is_busy(
+    registry: Registry, visit: Visit
+) -> None:
+    first, _, third = [registry.add("person", first_name="Busy", last_name=n) for n in "ABC"]
+    ids = [registry.add("computer", serial=f"BUSY-{number}", owner=first) for number in range(3)]
+    page = visit("#/computers?filter[serial][prefix]=BUSY")
+    page.get_by_role("checkbox", name="Select all").check()
+    choose_owner(page, "Busy B")
+    expect(button(page, "Undo")).to_be_visible()
+
+    def refuse(route: Route) -> None:
+        owner = {"owner": to_one(third)}
+        moved = {"type": "computer", "id": ids[1], "relationships": owner}
+        registry.send("PATCH", f"/computers/{ids[1]}", moved)
+        route.fulfill(status=503, headers={"Retry-After": "1"}, body="{}")
+
+    page.route("**/operations", refuse, times=1)
+    button(page, "Undo").click()
+    expect(page.get_by_text("1 computer has another owner meanwhile")).to_be_visible()
+    assert owners(registry, "BUSY") == [first, third, first]
 
 
 def test_an_undo_is_offered_for_ten_seconds(registry: Registry, visit: Visit) -> None:

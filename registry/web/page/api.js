@@ -9,8 +9,11 @@ const MAX_WAIT_SECONDS = 10
 const MAX_ATTEMPTS = 4
 const MAX_PAGE_SIZE = 1_000
 
+/** Beyond it, a stream is dead: the change feed without changes has a position every 15 seconds. */
+const SILENCE_MS = 45_000
+
 /**
- * accept: a media type to read as it arrives, without a limit of time. asks: whether for a valid token, if need be.
+ * accept: a media type to read as it arrives, as long as that takes. asks: whether for a valid token, if need be.
  * @typedef {{
  *   query?: Query, body?: unknown, file?: Blob, headers?: Record<string, string>, signal?: AbortSignal,
  *   accept?: string, asks?: boolean,
@@ -57,7 +60,7 @@ class Api {
    * @param {string} path @param {Query} [query] @param {AbortSignal} [signal]
    */
   async get(path, query, signal) {
-    return this.#retry([503], signal, async () => {
+    return this.retry([503], signal, async () => {
       const response = await this.fetch("GET", path, { query, signal })
       this.position ||= response.headers.get("Registry-Position") ?? ""
       return { document: await arrived(response.json()), etag: response.headers.get("ETag") ?? "" }
@@ -88,7 +91,7 @@ class Api {
    * @param {number[]} statuses @param {AbortSignal | undefined} signal @param {() => Promise<T>} action
    * @returns {Promise<T>}
    */
-  async #retry(statuses, signal, action) {
+  async retry(statuses, signal, action) {
     for (let attempt = 1; ; attempt++) {
       try {
         return await action()
@@ -130,12 +133,32 @@ class Api {
   }
 
   /**
-   * Execute operations, all or none (Atomic Operations); again while the registry is busy or lost.
-   * @param {unknown[]} operations
+   * Yield the parts of a response as they arrive. Raises Failure, also if nothing arrives for long, and AbortError.
+   * @param {string} method @param {string} path @param {Options} options
    */
-  operate(operations) {
-    const body = { "atomic:operations": operations }
-    return this.#retry([0, 503], undefined, () => this.change("POST", "/operations", { body }))
+  async *stream(method, path, { signal, ...options }) {
+    const silence = new AbortController()
+    let timer = 0
+    const hear = () => {
+      clearTimeout(timer)
+      timer = setTimeout(() => silence.abort(), SILENCE_MS)
+    }
+    const signals = AbortSignal.any([silence.signal, ...(signal ? [signal] : [])])
+    try {
+      if (!options.file) hear() // it may take long to send a file
+      const { body } = await this.fetch(method, path, { ...options, signal: signals })
+      const reader = /** @type {ReadableStream<Uint8Array<ArrayBuffer>>} */ (body).getReader()
+      for (;;) {
+        const { done, value } = await arrived(reader.read())
+        if (done) return
+        hear()
+        yield value
+      }
+    } catch (error) {
+      throw silence.signal.aborted ? new Failure(0) : error
+    } finally {
+      clearTimeout(timer)
+    }
   }
 
   /**
@@ -181,24 +204,14 @@ export const arrived = (receiving) =>
     throw isAborted(error) ? error : new Failure(0)
   })
 
-/** Yield the parts of a body as they arrive. Raises what `arrived` raises. @param {Response} response */
-export async function* partsOf(response) {
-  const reader = /** @type {ReadableStream<Uint8Array<ArrayBuffer>>} */ (response.body).getReader()
-  for (;;) {
-    const { done, value } = await arrived(reader.read())
-    if (done) return
-    yield value
-  }
-}
-
 /**
- * Yield the pieces of a text as they arrive, those together that arrive together. Raises what `arrived` raises.
- * @param {Response} response @param {string} end what ends a piece
+ * Yield the pieces of a text as they arrive, those together that arrive together.
+ * @param {AsyncIterable<Uint8Array>} parts @param {string} end what ends a piece
  */
-export async function* piecesOf(response, end) {
+export async function* piecesOf(parts, end) {
   const decoder = new TextDecoder()
   let text = ""
-  for await (const part of partsOf(response)) {
+  for await (const part of parts) {
     const pieces = (text + decoder.decode(part, { stream: true })).split(end)
     text = pieces.pop() ?? ""
     yield pieces
@@ -210,16 +223,12 @@ function newKey() {
   return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16)).join("-")
 }
 
-/** Wait. Raises AbortError. @param {number} milliseconds @param {AbortSignal} [signal] */
-export async function pause(milliseconds, signal) {
-  const ended = new AbortController()
-  await new Promise((resolve) => {
+/** Wait. Raises AbortError. @type {(milliseconds: number, signal?: AbortSignal) => Promise<unknown>} */
+export const pause = (milliseconds, signal) =>
+  new Promise((resolve, reject) => {
     setTimeout(resolve, milliseconds)
-    signal?.addEventListener("abort", resolve, { signal: ended.signal })
+    signal?.addEventListener("abort", () => reject(signal.reason), { once: true })
   })
-  ended.abort()
-  signal?.throwIfAborted()
-}
 
 /** Return whether an error only says that nobody waits for the result any more. @param {unknown} error */
 export const isAborted = (error) => error instanceof DOMException && error.name === "AbortError"

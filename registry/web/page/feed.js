@@ -7,9 +7,6 @@ import { recover, refresh, tell } from "./router.js"
 const FIRST_WAIT_MS = 2_000
 const MAX_WAIT_MS = 4_000
 
-/** Beyond it, the connection is dead: without changes, a position arrives every 15 seconds. */
-const SILENCE_MS = 45_000
-
 /**
  * Tell the view what changes since the first document was read, while the page is visible: a browser has few
  * connections for all its tabs. If some changes are no longer known, the view is read again.
@@ -21,7 +18,9 @@ export function follow() {
     let wait = FIRST_WAIT_MS
     while (!signal.aborted) {
       try {
-        for await (const events of eventsAfter(position, signal)) {
+        const query = position ? { "page[after]": position } : undefined
+        const parts = api.stream("GET", "/changes", { query, signal, accept: "text/event-stream" })
+        for await (const events of piecesOf(parts, "\n\n")) {
           wait = FIRST_WAIT_MS
           showConnection(true)
           position = events.flatMap((event) => fieldOf(event, "id")).at(-1) ?? position
@@ -59,42 +58,13 @@ function showConnection(isConnected) {
   if (isBack) recover()
 }
 
-/**
- * Yield server-sent events, those together that arrive together. Raises Failure, AbortError.
- * @param {string} position that they follow; "" is the present
- * @param {AbortSignal} signal
- */
-async function* eventsAfter(position, signal) {
-  const silence = new AbortController()
-  let timer = 0
-  const hear = () => {
-    clearTimeout(timer)
-    timer = setTimeout(() => silence.abort(), SILENCE_MS)
-  }
-  /** @type {Record<string, string>} */
-  const query = position ? { "page[after]": position } : {}
-  const signals = AbortSignal.any([signal, silence.signal])
-  try {
-    hear()
-    const options = { query, signal: signals, accept: "text/event-stream" }
-    for await (const events of piecesOf(await api.fetch("GET", "/changes", options), "\n\n")) {
-      hear()
-      yield events
-    }
-  } finally {
-    clearTimeout(timer)
-  }
-}
-
 /** @param {string} event @param {string} name */
-function fieldOf(event, name) {
-  const lines = event.split("\n").filter((line) => line.startsWith(`${name}: `))
-  return lines.map((line) => line.slice(name.length + 2))
-}
+const fieldOf = (event, name) =>
+  event.split("\n").flatMap((line) => (line.startsWith(`${name}: `) ? line.slice(name.length + 2) : []))
 
 /** Return the change that an operation repeats; none for an event with only a position. @param {string} json */
 function changeOf(json) {
-  /** @type {{ op?: Op, data?: Resource, ref?: Identifier }} */
+  /** @type {{ op?: Change["op"], data?: Resource, ref?: Identifier }} */
   const { op, data, ref } = JSON.parse(json)
   const changed = data ?? ref
   return op && changed ? [{ op, type: changed.type, id: changed.id, links: linkedTo(data) }] : []

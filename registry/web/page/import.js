@@ -70,10 +70,12 @@ export function openImport(preferred, dropped) {
   const stop = new AbortController()
   kind.append(...writableTypes().map((type) => new Option(type.plural, type.name, false, type === preferred)))
   for (const name of form.querySelectorAll("small")) name.textContent = dropped?.name ?? ""
+  const chosen = () => files.files?.[0] ?? dropped
   const read = async () => {
-    const file = files.files?.[0] ?? dropped
+    const file = chosen()
     if (!file) return
     const bytes = await file.slice(0, HEAD_BYTES).arrayBuffer()
+    if (file !== chosen()) return // another one was chosen meanwhile
     const decoded = new TextDecoder(charset.value).decode(bytes, { stream: true })
     const separator = /^sep=([^"\r\n])[\r\n]+/i.exec(decoded)
     const [head, ...sample] = decoded.slice(separator?.[0].length ?? 0).split(/\r\n|\r|\n/)
@@ -83,7 +85,7 @@ export function openImport(preferred, dropped) {
       return place.replaceChildren(alertOf(text))
     }
     const encoded = file.slice(0, file.size, `text/csv; charset=${charset.value}`)
-    const job = jobOf(typeOf(kind.value), headers, encoded, stop.signal, (isBusy) => (controls.disabled = isBusy))
+    const job = jobOf(typeOf(kind.value), headers, encoded, stop.signal, controls)
     const lines = h("bdi", {}, sample.slice(0, 3).join("\n").slice(0, MAX_SAMPLE))
     const preview = h("pre", { class: "scrolls", tabindex: "0", "aria-label": "First rows" }, lines)
     place.replaceChildren(preview, job)
@@ -103,9 +105,9 @@ const alertOf = (text) => h("p", { role: "alert", class: "error" }, text)
 /**
  * Return the choices for one file, with its check and its import.
  * @param {Type} type @param {string[]} headers @param {Blob} file @param {AbortSignal} signal
- * @param {(isBusy: boolean) => void} onBusy
+ * @param {HTMLFieldSetElement} others the controls above
  */
-function jobOf(type, headers, file, signal, onBusy) {
+function jobOf(type, headers, file, signal, others) {
   const result = h("div", { role: "status", class: "result" })
   const ignored = h("p", { class: "ignored" })
   const key = h("select")
@@ -147,7 +149,7 @@ function jobOf(type, headers, file, signal, onBusy) {
     const bar = h("progress", { max: total, "aria-label": "Progress" })
     const words = h("p")
     show(bar, words)
-    onBusy((controls.disabled = true))
+    others.disabled = controls.disabled = true
     try {
       const report = await send(isDryRun, (rows) => {
         if (total) bar.value = rows
@@ -159,7 +161,7 @@ function jobOf(type, headers, file, signal, onBusy) {
       const { message } = isReadable ? /** @type {Error} */ (error) : new Error(CHANGED)
       if (!isAborted(error)) show(alertOf(message))
     } finally {
-      onBusy((controls.disabled = false))
+      others.disabled = controls.disabled = false
     }
   }
 
@@ -172,7 +174,7 @@ function jobOf(type, headers, file, signal, onBusy) {
     const report = { meta: { rows: 0, invalid: 0 }, errors: [] }
     const sent = { "Content-Type": file.type, ...(isDryRun ? { Prefer: "tx=rollback" } : {}) }
     const options = { query: queryOf(), file, headers: sent, signal, accept: "*/*" }
-    for await (const lines of piecesOf(await api.fetch("POST", type.path, options), "\n")) {
+    for await (const lines of piecesOf(api.stream("POST", type.path, options), "\n")) {
       for (const { meta, errors = [] } of lines.map((line) => JSON.parse(line))) {
         report.meta = meta ?? report.meta
         if (report.errors.length < MAX_ERRORS) report.errors.push(...errors)
@@ -228,10 +230,8 @@ function jobOf(type, headers, file, signal, onBusy) {
     result.scrollIntoView({ block: "nearest" })
   }
 
-  const rows = selects.map((select, index) => [
-    h("label", { for: select.id }, h("bdi", {}, headers[index] || NONE)),
-    select,
-  ])
+  const labels = selects.map(({ id }, index) => h("label", { for: id }, h("bdi", {}, headers[index] || NONE)))
+  const rows = selects.map((select, index) => [labels[index], select])
   const check = button("Check", () => run(true), { class: "primary" })
   const choices = [grid(["Column of the file", "Becomes"], rows), field("Identify existing rows by", key)]
   const outdated = { change: () => result.replaceChildren() } // what was checked is no longer what is chosen

@@ -1,6 +1,6 @@
 /** The view of a collection: its pages, sorted and filtered as its address says, which follow what others change. */
 
-import { api, arrived, partsOf } from "./api.js"
+import { api, arrived } from "./api.js"
 import { controlsOf } from "./controls.js"
 import { button, buttons, h, show } from "./dom.js"
 import { inTurn, later } from "./reads.js"
@@ -19,8 +19,7 @@ const REVOKE_MS = 60_000
  * @param {Type} type @param {string} path of the collection
  * @param {URLSearchParams} state sort, filters and page, as in the address
  * @param {AbortSignal} signal ends the view
- * @param {Type} [parent] the type of the resource that the collection belongs to
- * @returns {View}
+ * @param {Type} [parent] the type of the resource that the collection belongs to @returns {View}
  */
 export function listOf(type, path, state, signal, parent) {
   const filters = Object.fromEntries([...state].filter(([name]) => name.startsWith("filter")))
@@ -93,18 +92,15 @@ export function listOf(type, path, state, signal, parent) {
     const number = Number(state.get("page[number]") ?? 1)
     const valued = await part(false, number)
     const last = Math.max(Math.ceil(valued.meta.total / PAGE_SIZE), 1)
-    const before = number > 1 ? String(number - 1) : null
-    const after = String(number + 1)
-    if (number < last) return { ...valued, meta: { page: { before, after, isNumbered: true } } }
+    const page = { before: number > 1 ? String(number - 1) : null, after: String(number + 1), isNumbered: true }
+    if (number < last) return { ...valued, meta: { page } }
     const blanks = await part(true, number - last + 1)
     const isLast = (number - last + 1) * PAGE_SIZE >= blanks.meta.total
+    const total = valued.meta.total + blanks.meta.total
     return {
       data: [...valued.data, ...blanks.data],
       included: [...(valued.included ?? []), ...(blanks.included ?? [])],
-      meta: {
-        total: valued.meta.total + blanks.meta.total,
-        page: { before, after: isLast ? null : after, isNumbered: true },
-      },
+      meta: { total, page: isLast ? { ...page, after: null } : page },
     }
   }
 
@@ -130,9 +126,14 @@ export function listOf(type, path, state, signal, parent) {
     changed.clear()
     if (ids.length === 0 || signal.aborted) return
     const some = { "filter[id][in]": ids.join(","), "page[size]": String(ids.length) }
-    const { document } = await api.get(type.path, { ...query, ...some }, signal)
-    table.update(document)
-    selection.render()
+    try {
+      const { document } = await api.get(type.path, { ...query, ...some }, signal)
+      table.update(document)
+      selection.render()
+    } catch (error) {
+      for (const id of ids) changed.add(id)
+      throw error
+    }
   }
   const readRowsLater = later(readChanged, ROWS_MS)
   const readCountsLater = later(() => readChanged(table.ids), TOTALS_MS)
@@ -153,10 +154,10 @@ export function listOf(type, path, state, signal, parent) {
   /** Download all pages as CSV; the button shows how much has arrived. */
   const download = async () => {
     try {
-      const response = await api.fetch("GET", path, { query: all, accept: "text/csv" })
+      take.textContent = "Downloading…"
       const parts = []
       let size = 0
-      for await (const part of partsOf(response)) {
+      for await (const part of api.stream("GET", path, { query: all, accept: "text/csv" })) {
         parts.push(part)
         size += part.length
         take.textContent = `Downloading: ${number(Math.ceil(size / 1e6))} MB`

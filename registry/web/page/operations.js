@@ -16,17 +16,23 @@ const MAX_ADDRESS = 3_000
 const MAX_NAME = 511
 
 /**
- * Execute an operation on each resource, in batches; those that the registry refuses are left out of their batch.
+ * Execute an operation on each resource, in batches, all or none of each (Atomic Operations). What the registry refuses
+ * is left out of its batch, which is sent again; also while the registry is busy or lost.
  * @param {string[]} ids @param {(id: string) => object} operationOf
+ * @param {(ids: string[]) => Promise<string[]>} select returns those of a batch that are changed when it is sent
  */
-export async function performAll(ids, operationOf) {
+export async function performAll(ids, operationOf, select = async (ids) => ids) {
   /** @type {Failures} */
   const failures = new Map()
   for (let start = 0; start < ids.length; start += BATCH) {
     let batch = ids.slice(start, start + BATCH)
     for (let pass = 1; batch.length > 0; pass++) {
       try {
-        await api.operate(batch.map(operationOf))
+        await api.retry([0, 503], undefined, async () => {
+          batch = await select(batch)
+          const body = { "atomic:operations": batch.map(operationOf) }
+          if (batch.length > 0) await api.change("POST", "/operations", { body })
+        })
         break
       } catch (error) {
         const refused = pass < MAX_PASSES && error instanceof Failure ? refusedBy(error) : new Map()
@@ -134,14 +140,15 @@ export async function relink(type, link, ids, target, etag) {
  */
 async function undo(type, link, items, target) {
   const before = new Map(items.map((item) => [item.id, item.before]))
-  const current = await itemsOf(type, [...before.keys()], link)
-  const unchanged = current.filter((item) => item.before?.id === target?.id).map((item) => item.id)
-  const failures = await performAll(unchanged, (id) => {
-    return { op: "update", data: linkedResource(type, id, link, before.get(id) ?? null) }
-  })
+  const ids = [...before.keys()]
+  /** Return those that are still linked to it. @param {string[]} ids */
+  const select = async (ids) =>
+    (await itemsOf(type, ids, link)).filter((item) => item.before?.id === target?.id).map(({ id }) => id)
+  const restored = (/** @type {string} */ id) => linkedResource(type, id, link, before.get(id) ?? null)
+  const failures = await performAll(ids, (id) => ({ op: "update", data: restored(id) }), select)
   for (const reason of failures.values()) throw new Error(reason)
-  const undone = current.filter((item) => [target, before.get(item.id)].some((other) => other?.id === item.before?.id))
-  const kept = items.length - undone.length
+  const current = await itemsOf(type, ids, link)
+  const kept = items.length - current.filter((item) => item.before?.id === before.get(item.id)?.id).length
   if (kept > 0) {
     const what = items.length === 1 ? items[0].name : countedOf(type, kept)
     const other = `${kept === 1 ? "has" : "have"} another ${labelOf(link.name).toLowerCase()}`

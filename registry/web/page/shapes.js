@@ -41,8 +41,7 @@
  */
 /** @typedef {{ name: string, read: string[], write: string[] }} Access */
 
-/** links: to what the resource is linked since. @typedef {Identifier & { op: Op, links: Identifier[] }} Change */
-/** @typedef {"add" | "update" | "remove"} Op */
+/** links: those since. @typedef {Identifier & { op: "add" | "update" | "remove", links: Identifier[] }} Change */
 
 /**
  * sort: the name to sort by, if any. blank: the name of the filter for what has no value; "" if all have one, undefined

@@ -48,11 +48,13 @@ function showTypes() {
 
 const hasDialog = () => document.querySelector("dialog[open]") !== null
 
+/** Return whether something is entered, and not meant for the view. @param {Event} event */
+const isEntered = ({ target }) =>
+  /** @type {HTMLElement} */ (target).matches("input:not([type=checkbox]), select") || hasDialog()
+
 /** @param {KeyboardEvent} event */
 function onKey(event) {
-  const target = /** @type {HTMLElement} */ (event.target)
-  const isTyping = target.matches("input:not([type=checkbox]), select") || hasDialog()
-  if (event.key !== "/" || isTyping || event.ctrlKey || event.metaKey || event.altKey) return
+  if (event.key !== "/" || isEntered(event) || event.ctrlKey || event.metaKey || event.altKey) return
   event.preventDefault()
   const box = /** @type {HTMLInputElement} */ (byId("find"))
   box.focus()
@@ -60,10 +62,7 @@ function onKey(event) {
 }
 
 /** @param {ClipboardEvent} event */
-function onPaste(event) {
-  const target = /** @type {HTMLElement} */ (event.target)
-  if (!target.matches("input:not([type=checkbox])") && !hasDialog()) paste(event.clipboardData?.getData("text") ?? "")
-}
+const onPaste = (event) => isEntered(event) || paste(event.clipboardData?.getData("text") ?? "")
 
 /** Import a file that is dropped anywhere. @param {DragEvent} event */
 function onDrop(event) {

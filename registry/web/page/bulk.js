@@ -40,8 +40,7 @@ export async function setAttribute(type, ids) {
   const options = attributes.map(({ name, label }) => new Option(label, name))
   const names = h("select", { change: showValue }, ...options)
   showValue()
-  const title = `Change ${countedOf(type, ids.length)}`
-  const answer = ask(title, [field("Attribute", names), place], "Apply")
+  const answer = ask(`Change ${countedOf(type, ids.length)}`, [field("Attribute", names), place], "Apply")
   names.focus()
   if (!(await answer)) return null
   const data = { type: type.name, attributes: { [names.value]: valueOf(chosen().kind, control) } }

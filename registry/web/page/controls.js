@@ -41,12 +41,11 @@ export function controlsOf(type, path, state, columns, sort) {
 
   /** Return what sorts where there is no room for headings. */
   const sortBox = () => {
-    const option = (/** @type {string} */ label, /** @type {string} */ value) =>
-      new Option(label, value, false, value === sort)
-    const options = columns.flatMap(({ sort: sorted, label }) =>
-      sorted ? [option(`${label} ↑`, sorted), option(`${label} ↓`, `-${sorted}`)] : [],
+    const orders = columns.flatMap(({ sort: sorted, label }) =>
+      sorted ? [[`${label} ↑`, sorted], [`${label} ↓`, `-${sorted}`]] : [],
     )
-    if (!options.some(({ selected }) => selected)) options.unshift(option("Other", sort))
+    if (orders.every(([, value]) => value !== sort)) orders.unshift(["Other", sort])
+    const options = orders.map(([label, value]) => new Option(label, value, false, value === sort))
     const change = () => go({ sort: box.value })
     const box = h("select", { "aria-label": "Sort by", class: "sort-by", change }, ...options)
     return box

@@ -84,9 +84,8 @@ export function findBox(types, onPick, { label, placeholder = "Type to find…",
     const text = typed()
     if (!text) return render([])
     // An index finds texts by how they begin; to find a part of them, all are compared.
-    const prefixed = await Promise.all(
-      types.map((type) => search(type, { filter: conditions(type, "prefix", text) }, signal)),
-    )
+    const searches = types.map((type) => search(type, { filter: conditions(type, "prefix", text) }, signal))
+    const prefixed = await Promise.all(searches)
     const first = types.flatMap((type, index) => optionsOf(type, prefixed[index].found))
     if (first.length > 0) render(first)
     const all = types.map(async (type, index) => {
@@ -146,11 +145,9 @@ export function findBox(types, onPick, { label, placeholder = "Type to find…",
   const enter = async (signal) => {
     const text = typed()
     if (!text) return
-    const searches = types.map(async (type) => {
-      const { found } = await search(type, { filter: conditions(type, "eq", text) }, signal)
-      return optionsOf(type, found)
-    })
-    const exact = (await Promise.all(searches)).flat()
+    const searches = types.map((type) => search(type, { filter: conditions(type, "eq", text) }, signal))
+    const named = await Promise.all(searches)
+    const exact = types.flatMap((type, index) => optionsOf(type, named[index].found))
     if (exact.length === 1) return exact[0].click()
     if (searched !== text) await find(signal)
     if (onNew && options.length === 1) return options[0].click()

@@ -163,13 +163,10 @@ export async function open({ left, isBack = false } = {}) {
 /** Return what is shown in place of a view that cannot be read. @param {Error} error @param {() => unknown} retry */
 export function failed(error, retry) {
   const isMissing = error instanceof Failure && error.status === 404
-  return h(
-    "section",
-    { class: "blank", role: "alert" },
-    h("h1", { tabindex: "-1" }, isMissing ? "There is nothing here" : "That did not work"),
-    h("p", {}, isMissing ? "It may have been deleted, or the link is incomplete." : error.message),
-    isMissing ? null : button("Try again", retry, { class: "primary" }),
-  )
+  const heading = h("h1", { tabindex: "-1" }, isMissing ? "There is nothing here" : "That did not work")
+  const help = h("p", {}, isMissing ? "It may have been deleted, or the link is incomplete." : error.message)
+  const again = !isMissing && button("Try again", retry, { class: "primary" })
+  return h("section", { class: "blank", role: "alert" }, heading, help, again)
 }
 
 /** Mark the type that is shown among all. */

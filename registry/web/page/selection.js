@@ -29,11 +29,8 @@ export function selectionOf(type, path, filters) {
   const all = h("input", { type: "checkbox", "aria-label": "Select all", change: () => set(boxes(), all.checked) })
   const element = h("div", { class: "selection", role: "group", "aria-label": "Selection", hidden: true })
 
-  const boxes = () => {
-    /** @type {NodeListOf<HTMLInputElement> | undefined} */
-    const found = all.closest("table")?.querySelectorAll("tbody input:enabled")
-    return [...(found ?? [])]
-  }
+  /** @returns {HTMLInputElement[]} */
+  const boxes = () => Array.from(all.closest("table")?.querySelectorAll("tbody input:enabled") ?? [])
 
   /** @param {HTMLInputElement[]} boxes @param {boolean} isChecked */
   const set = (boxes, isChecked) => {
@@ -102,10 +99,9 @@ export function selectionOf(type, path, filters) {
     if (found.length === MAX_SELECTED) return announce(`Only ${countedOf(type, MAX_SELECTED)} are selected.`)
     const known = new Set(found.map(({ attributes }) => attributes[display.name]))
     const unknown = names.filter((name) => !known.has(name))
+    if (unknown.length === 0) return announce("All pasted names are selected.")
     const more = unknown.length > MAX_TOLD ? ` and ${counted(unknown.length - MAX_TOLD, "more name")}` : ""
-    const isError = unknown.length > 0
-    const told = `Not found: ${unknown.slice(0, MAX_TOLD).join(", ")}${more}.`
-    announce(isError ? told : "All pasted names are selected.", { isError })
+    announce(`Not found: ${unknown.slice(0, MAX_TOLD).join(", ")}${more}.`, { isError: true })
   }
 
   /**

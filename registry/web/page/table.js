@@ -69,19 +69,15 @@ export class Table {
    * @param {Change[]} changes
    */
   affected(changes) {
-    return changes.flatMap((change) => {
-      const shown = [...this.#rows.values()].filter(({ resource, row }) => {
-        const isOwn = isSame(resource, change)
-        const isGone = isOwn && change.op === "remove"
-        if (isGone) {
-          this.#rows.delete(change.id)
-          row.classList.add("deleted")
-          row.title = "Deleted meanwhile"
-          for (const box of row.querySelectorAll("input")) box.disabled = true
-        }
-        return !isGone && (isOwn || linkedTo(resource).some((linked) => isSame(linked, change)))
-      })
-      return shown.map(({ resource }) => resource.id)
+    return [...this.#rows.values()].flatMap(({ resource, row }) => {
+      const shown = [resource, ...linkedTo(resource)]
+      const isGone = changes.some((change) => change.op === "remove" && isSame(resource, change))
+      if (!isGone) return changes.some((change) => shown.some((other) => isSame(other, change))) ? resource.id : []
+      this.#rows.delete(resource.id)
+      row.classList.add("deleted")
+      row.title = "Deleted meanwhile"
+      for (const box of row.querySelectorAll("input")) box.disabled = true
+      return []
     })
   }
 
@@ -102,8 +98,7 @@ export class Table {
 /**
  * Return the columns of a type: what people know a resource by, what it is linked to, and its attributes, except what
  * is part of another or copied from a linked resource.
- * @param {Type} type @param {string} [hidden] a type to which no links are shown
- * @returns {Column[]}
+ * @param {Type} type @param {string} [hidden] a type to which no links are shown @returns {Column[]}
  */
 export function columnsOf(type, hidden) {
   const { display } = type

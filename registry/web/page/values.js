@@ -19,30 +19,21 @@ export function shown(attribute, value) {
   return h("time", { datetime: value, title: exactTimes.format(new Date(value)) }, text)
 }
 
-/** Return a value as text. @param {Attribute} attribute @param {any} value @returns {string} */
-export function plain(attribute, value) {
+/** Return a value as text. @param {Pick<Attribute, "kind">} attribute @param {any} value @returns {string} */
+export function plain({ kind }, value) {
   if (value === null || value === undefined) return NONE
-  switch (attribute.kind) {
-    case "boolean":
-      return value ? "Yes" : "No"
-    case "integer":
-      return number(value)
-    case "decimal": {
-      // As many digits as were entered; formatting a string keeps all of them exact.
-      const digits = String(value).split(".")[1]?.length ?? 0
-      return new Intl.NumberFormat(undefined, { minimumFractionDigits: digits }).format(value)
-    }
-    case "date":
-      return days.format(new Date(value))
-    case "time":
-      return times.format(new Date(value))
-    case "object":
-      return Object.entries(value)
-        .map(([name, member]) => `${name}: ${member?.id ?? member}`)
-        .join(" · ")
-    default:
-      return String(value)
+  if (kind === "boolean") return value ? "Yes" : "No"
+  if (kind === "integer") return number(value)
+  if (kind === "date") return days.format(new Date(value))
+  if (kind === "time") return times.format(new Date(value))
+  if (kind === "object") {
+    const members = Object.entries(value).map(([name, member]) => `${name}: ${member?.id ?? member}`)
+    return members.join(" · ")
   }
+  if (kind !== "decimal") return String(value)
+  // As many digits as were entered; formatting a string keeps all of them exact.
+  const digits = String(value).split(".")[1]?.length ?? 0
+  return new Intl.NumberFormat(undefined, { minimumFractionDigits: digits }).format(value)
 }
 
 /** The attributes of inputs; beyond the safe integers, JSON is not exact in a browser. */
@@ -64,12 +55,12 @@ export function controlFor({ kind, enum: choices = [], nullable, required, maxLe
   if (kind === "boolean" && !nullable) return h("input", { type: "checkbox", checked: Boolean(value) })
   if (kind === "choice" || kind === "boolean") {
     const values = kind === "choice" ? choices.filter((choice) => choice !== null) : ["true", "false"]
-    const labels = kind === "choice" ? values : ["Yes", "No"]
-    const present = values.find((choice) => choice === String(value))
-    const option = (/** @type {string} */ label, /** @type {string} */ choice, /** @type {boolean} */ isPresent) =>
-      new Option(label, choice, isPresent, isPresent)
-    const options = values.map((choice, index) => option(labels[index], choice, choice === present))
-    return h("select", { required }, (nullable || !present) && option(NONE, "", !present), ...options)
+    const present = values.find((choice) => choice === String(value)) ?? ""
+    const options = (nullable || !present ? ["", ...values] : values).map((choice) => {
+      const label = kind === "boolean" && choice ? plain({ kind }, choice === "true") : choice || NONE
+      return new Option(label, choice, choice === present, choice === present)
+    })
+    return h("select", { required }, ...options)
   }
   const control = h("input", { ...INPUTS[kind], maxlength: maxLength, required, autocomplete: "off" })
   control.value = kind === "time" && value ? localTime(value) : String(value ?? "")

@@ -48,6 +48,13 @@ def test_a_card_shows_who_changed_what_and_follows(
     page.goto(f"{secured.url}/#/revisions?filter[action]=created")
     expect(rows(page, "Revisions").last.get_by_role("link")).to_have_text("PAST")
 
+    page.goto(f"{secured.url}/#/revisions?filter[action]=updated&sort=at")
+    page.set_viewport_size({"width": 390, "height": 844})
+    after = rows(page, "Revisions").first.get_by_role("cell").filter(has_text="Model: X1")
+    expect(after).to_have_text("Model: X1 · Cores: 8")
+    label = "cell => getComputedStyle(cell, '::before').content"
+    assert "After" in after.evaluate(label)
+
 
 def values(revision: Locator) -> dict[str, str]:
     """Return the changes of a revision: what is shown, by label."""

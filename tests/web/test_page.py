@@ -385,6 +385,7 @@ def test_changes_by_others_appear_without_a_reload(registry: Registry, visit: Vi
         page.reload()
     registry.update("computer", ids[0], model="T14")
     expect(listed.nth(0)).to_contain_text("T14")
+    expect(listed.nth(0)).to_have_css("animation-name", "flash")
     registry.update("person", owner, last_name="Kiesler")
     expect(listed.nth(1)).to_contain_text("Hedy Kiesler")
     registry.send("DELETE", f"/computers/{ids[2]}")
@@ -396,8 +397,11 @@ def test_changes_by_others_appear_without_a_reload(registry: Registry, visit: Vi
     expect(listed).to_have_count(3)
 
     page.goto(f"{registry.url}/#/computers/{ids[0]}")
+    expect(rows(page, "Assignments")).to_have_count(1)
     registry.update("computer", ids[0], serial="LIVE-Z")
     expect(heading(page)).to_have_text("LIVE-Z")
+    expect(page.locator(".paper")).to_have_css("animation-name", "flash")
+    expect(rows(page, "Assignments").locator("td").first).to_have_css("animation-name", "none")
 
 
 def test_a_table_is_downloaded_as_shown(registry: Registry, visit: Visit, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import { h } from "./dom.js"
 import { NONE, number } from "./texts.js"
+import { labelOf } from "./types.js"
 
 const days = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeZone: "UTC" })
 const times = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" })
@@ -27,8 +28,7 @@ export function plain({ kind }, value) {
   if (kind === "date") return days.format(new Date(value))
   if (kind === "time") return times.format(new Date(value))
   if (kind === "object") {
-    const members = Object.entries(value).map(([name, member]) => `${name}: ${member?.id ?? member}`)
-    return members.join(" · ")
+    return Object.entries(value).map(([name, part]) => `${labelOf(name)}: ${part?.id ?? part}`).join(" · ")
   }
   if (kind !== "decimal") return String(value)
   // As many digits as were entered; formatting a string keeps all of them exact.

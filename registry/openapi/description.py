@@ -14,12 +14,12 @@ from registry.settings import Settings
 _CONVENTIONS = f"""\
 Bodies are `{MEDIA_TYPE}`; `{OPERATIONS_PATH}` adds the extension Atomic Operations. Paths with GET
 support HEAD too. `Allow` in the response to OPTIONS lists the methods of a path; other methods get
-405, unknown paths 404, unknown query parameters 400. Every error has an error document, apart from
-requests that are not valid HTTP or whose headers are too large; if its errors have different
-statuses, it has 400. `{REQUEST_ID}` in a response identifies it: clients may send one of 1 to 128
-visible ASCII characters, or a `traceparent` (W3C Trace Context). Responses of 1,000 bytes or more
-are compressed with gzip if `Accept-Encoding` allows it. For types with many links, only short paths
-and {MAX_LISTED} filters are listed; the others are supported too.
+405, unknown paths 404, unknown query parameters 400. Every error has an error document, unless the
+request is not valid HTTP or its headers are too large; errors with different statuses share 400.
+`{REQUEST_ID}` in a response identifies it: clients may send one of 1 to 128 visible ASCII
+characters, or a `traceparent` (W3C Trace Context). Responses of 1,000 bytes or more are compressed
+with gzip if `Accept-Encoding` allows it. For types with many links, only short paths and
+{MAX_LISTED} filters are listed; the others are supported too.
 
 `/` is a page for people in browsers; for other clients, `meta` has the URLs of the collections, a
 short description of their types and of the operators of filters, and what their access token

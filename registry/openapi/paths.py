@@ -262,7 +262,7 @@ def _parameters_of(
 
 
 def _operations(route: Route, graph: Graph) -> Iterator[_Operation]:
-    """Yield the operations of an route."""
+    """Yield the operations of a route."""
     scope, link = route.scope, route.relationship
     if scope is None:
         yield _follow_changes() if route.view is FeedView else _perform_operations(graph)

@@ -51,7 +51,7 @@ def path_ends(
     """
     yield PathEnd(path, resource_type, include)
     for name, subtree in include.items():
-        target = graph[resource_type.relationships[name].target]
+        target = graph[resource_type.followed[name].target]
         yield from path_ends(target, subtree, graph, (*path, name))
 
 
@@ -273,7 +273,7 @@ class CompoundStream:
         """
         type_name = end.type.type
         for name, size in self._followed.get(type_name, {}).items():
-            relationship, links = end.type.relationships[name], self._linkage[type_name][name]
+            relationship, links = end.type.followed[name], self._linkage[type_name][name]
             path = (*end.path, name)
             if new := [record for record in records if record[ID] not in links]:
                 try:

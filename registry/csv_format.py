@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from io import StringIO
+from itertools import chain
 from typing import Any
 
 import orjson
@@ -204,9 +205,8 @@ def _column_names(query: Query, resource: ResourceType, graph: Graph) -> list[st
     if resource.subject:
         shown = query.fields.get(resource.type, ["id", *resource.attributes, resource.subject])
         both = [f"{resource.subject}.{part}" for part in _IDENTIFIER]
-        return [
-            column for name in shown for column in (both if name == resource.subject else [name])
-        ]
+        named = [both if name == resource.subject else [name] for name in shown]
+        return [*chain.from_iterable(named)] or ["id"]
     include, columns = query.include or {}, list[str]()
     default = ["id", *resource.attributes, *(resource.to_one if resource.read_only else ())]
     aliases = {link.foreign_key: link.name for link in resource.links}

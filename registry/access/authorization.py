@@ -134,10 +134,10 @@ def _included(
     include: Include, relationships: Mapping[str, Relationship], graph: Graph
 ) -> Iterator[ResourceType]:
     for name, further in include.items():
-        target = graph[relationships[name].target]
-        if not relationships[name].subject:
+        if name in relationships:  # not the subject of revisions, which are shown to its readers
+            target = graph[relationships[name].target]
             yield target
-        yield from _included(further, target.relationships, graph)
+            yield from _included(further, target.relationships, graph)
 
 
 def _linked_by(stored_name: str, resource: ResourceType, graph: Graph) -> Iterator[ResourceType]:

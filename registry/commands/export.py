@@ -115,7 +115,8 @@ def _projection_parameters(resource: ResourceType, columns: Sequence[str]) -> Pa
     By default, these are all that an import of the type needs. The service refuses unknown ones.
     """
     fields: dict[str, dict[str, None]] = {resource.type: {}}
-    for column in columns or [ID, *resource.attributes, *resource.to_one]:
+    subject = [resource.subject] if resource.subject else []
+    for column in columns or [ID, *resource.attributes, *resource.to_one, *subject]:
         first, _, field = column.rpartition(".")
         name = first or field
         fields[resource.type][name] = None

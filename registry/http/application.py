@@ -109,8 +109,6 @@ def _routes_of_type(scope: QueryScope) -> Iterator[Route]:
     path = path_of(resource_type)
     yield Route(path, CollectionView, _ONLY_GET if is_fixed else _COLLECTION, types, scope=scope)
     for name, link in resource_type.relationships.items():
-        if link.subject:
-            continue
         both = *types, *readable_with(graph[link.target], graph)
         needs = _ONLY_GET if link.read_only else _TO_MANY if link.to_many else _TO_ONE
         path = path_of(resource_type, "{id}", "relationships", name)

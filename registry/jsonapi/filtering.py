@@ -142,7 +142,7 @@ def parse_filter(
     values to compare with.
     """
     fields = resource.filterable
-    related = {name: each for name, each in resource.relationships.items() if not each.subject}
+    related = resource.relationships
     parser = _Parser(parameter, bool(brackets), graph, fields, related, conditions=[])
     try:
         "".join(value).encode()  # bytes that are not UTF-8 arrive as lone surrogates
@@ -163,7 +163,6 @@ def related_fields(relationships: Mapping[str, Relationship], graph: Graph) -> l
     return [
         field.renamed(f"{name}.{field.name}")
         for name, relationship in relationships.items()
-        if not relationship.subject
         for field in _fields_of_related(graph[relationship.target]).values()
     ]
 

@@ -92,13 +92,12 @@ def include_paths(scope: QueryScope) -> Iterator[Variant]:
 
 def _listed_paths(scope: QueryScope) -> list[tuple[str, Relationship]]:
     """Return paths with their last relationship: without longer ones if they are too many."""
-    _, relationships = scope.start
     shortest = _shortest(scope)
     for steps in range(MAX_INCLUDE_STEPS, shortest, -1):
-        paths = list(islice(_paths(relationships, scope.graph, steps), MAX_LISTED + 1))
+        paths = list(islice(_paths(*scope.start, scope.graph, steps), MAX_LISTED + 1))
         if len(paths) <= MAX_LISTED:
             return paths
-    return list(_paths(relationships, scope.graph, shortest))
+    return list(_paths(*scope.start, scope.graph, shortest))
 
 
 def _shortest(scope: QueryScope) -> int:
@@ -107,25 +106,23 @@ def _shortest(scope: QueryScope) -> int:
 
 
 def _paths(
-    relationships: Mapping[str, Relationship], graph: Graph, steps: int
+    resource: ResourceType, relationships: Mapping[str, Relationship], graph: Graph, steps: int
 ) -> Iterator[tuple[str, Relationship]]:
     """Yield the paths of up to so many steps, with their last relationship."""
     if steps:
         for name, relationship in relationships.items():
-            if relationship.subject:
-                continue
             yield name, relationship
-            following = graph[relationship.target].relationships
-            for path, last in _paths(following, graph, steps - 1):
+            target = graph[relationship.target]
+            for path, last in _paths(target, target.relationships, graph, steps - 1):
                 yield f"{name}.{path}", last
-        yield from {each.subject: each for each in relationships.values() if each.subject}.items()
+        if resource.subject:
+            yield resource.subject, next(iter(resource.followed.values()))
 
 
 def include_sizes(scope: QueryScope) -> Iterator[Variant]:
     """Describe the shortest paths: few need longer ones."""
-    _, relationships = scope.start
     steps = _shortest(scope)
-    for path, relationship in _paths(relationships, scope.graph, steps):
+    for path, relationship in _paths(*scope.start, scope.graph, steps):
         if relationship.to_many and path.count(".") == steps - 1:
             yield Variant(f"page[{path}][size]", _SIZE)
 
@@ -157,8 +154,6 @@ def conditions(scope: QueryScope) -> Iterator[Variant]:
     own = _example_condition(scope.resource)
     sent = {"none": ("No conditions", ""), "attribute": ("An attribute", json.dumps([own]))}
     for name, relationship in scope.resource.relationships.items():
-        if relationship.subject:
-            continue
         target = _example_condition(scope.graph[relationship.target])
         nested = {"name": name, "op": related_operator(relationship), "val": target}
         sent[name] = (f"An attribute of {name}", json.dumps([nested]))

@@ -28,7 +28,7 @@ from registry.jsonapi.query import (
 from registry.model.attributes import Operator
 from registry.model.graph import Graph
 from registry.model.resource_field import ResourceField
-from registry.model.resource_type import ResourceType, client_names, subjects
+from registry.model.resource_type import ResourceType
 
 _PAGE = {name: f"page[{name}]" for name in MEMBERS}
 
@@ -196,14 +196,17 @@ def _parse_include(value: str, scope: QueryScope) -> tuple[Include, set[IncludeP
         with errors:
             steps = _steps_of(path, "include")
             for number, step in enumerate(steps, 1):
-                if number == len(steps) and (of := subjects(relationships, step)):
-                    tree.update({own: {} for own in of})
+                if step == resource.subject:
+                    if number < len(steps):
+                        detail = f"{quoted(path)} must end with {quoted(step)}."
+                        raise InvalidParameter(detail, parameter="include")
+                    tree.update({link.name: {} for link in resource.links})
                     break
-                if step not in relationships or relationships[step].subject:
+                if step not in relationships:
+                    names = [*relationships, *([resource.subject] if resource.subject else [])]
                     detail = (
                         f"{quoted(step)} in {quoted(path)} is not a relationship of "
-                        f"`{resource.type}` that can be included; available: "
-                        f"{quoted(*client_names(relationships))}."
+                        f"`{resource.type}` that can be included; available: {quoted(*names)}."
                     )
                     raise InvalidParameter(detail, parameter="include")
                 if relationships[step].to_many and not (scope.linkage and number == 1):
@@ -223,7 +226,7 @@ def _parse_counts(value: str, include: Include, scope: QueryScope) -> Mapping[st
         with errors:
             *path, name = _steps_of(text, WITH_COUNT)
             for step in path or ([""] if scope.linkage else ()):  # identifiers have no counts
-                if step not in tree:
+                if step not in tree or step not in relationships:
                     detail = f"{quoted(text)} must begin with a path that `include` names."
                     raise InvalidParameter(detail, parameter=WITH_COUNT)
                 tree, resource = tree[step], scope.graph[relationships[step].target]

@@ -12,6 +12,7 @@ from registry.model.graph import Graph
 from registry.model.implicit_attributes import Moment
 from registry.model.resource_field import ResourceField
 from registry.model.resource_type import ResourceType
+from registry.model.revisions import REVISIONS
 
 _Json: TypeAlias = dict[str, Any]
 
@@ -62,16 +63,23 @@ def _describe(resource: ResourceType, graph: Graph) -> _Json:
 
 
 def _relationships(resource: ResourceType) -> _Json:
-    described: _Json = {}
-    for name, relationship in resource.relationships.items():
-        link = {
-            "types": [],
+    described: _Json = {
+        name: {
+            "types": [relationship.target],
             "many": relationship.to_many,
             "inverse": relationship.inverse,
             "writable": not relationship.read_only,
         }
-        types = described.setdefault(relationship.subject or name, link)["types"]
-        types.append(relationship.target)
+        for name, relationship in resource.relationships.items()
+    }
+    if resource.subject:
+        types = [link.target for link in resource.links]
+        described[resource.subject] = {
+            "types": types,
+            "many": False,
+            "inverse": REVISIONS,
+            "writable": False,
+        }
     return described
 
 

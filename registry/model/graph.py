@@ -110,10 +110,9 @@ def _relationships(
     resource_type: ResourceType, resources: tuple[ResourceType, ...]
 ) -> dict[str, Relationship]:
     relationships = []
-    for link in resource_type.links:
+    for link in () if resource_type.subject else resource_type.links:
         ends, key = (link.name, link.target, link.inverse), link.foreign_key
-        fixed, subject = resource_type.read_only, resource_type.subject
-        relationships.append(Relationship(*ends, key, False, fixed, subject))
+        relationships.append(Relationship(*ends, key, False, resource_type.read_only))
     for other in resources:
         for link in other.links:
             if link.target == resource_type.type:

@@ -78,9 +78,8 @@ class Link:
 class Relationship:
     """One direction of a link. inverse: the name of the other one.
 
-    foreign_key: a stored field of the type itself if to-one, of the target if to-many. subject: the
-    name that clients use, of one that stands for several. count_field: the stored field with the
-    number of members; None if they are not counted.
+    foreign_key: a stored field of the type itself if to-one, of the target if to-many. count_field:
+    the stored field with the number of members; None if they are not counted.
     """
 
     name: str
@@ -89,18 +88,7 @@ class Relationship:
     foreign_key: str
     to_many: bool
     read_only: bool = False
-    subject: str | None = None
     count_field: str | None = None
-
-
-def subjects(relationships: Mapping[str, Relationship], name: str) -> list[str]:
-    """Return the names of the relationships that one of this name stands for."""
-    return [own for own, each in relationships.items() if each.subject == name]
-
-
-def client_names(relationships: Mapping[str, Relationship]) -> list[str]:
-    """Return the names of relationships as clients know them."""
-    return list(dict.fromkeys(each.subject or name for name, each in relationships.items()))
 
 
 _VERSION = ResourceField(VERSION, VERSION, Integer(required=True))
@@ -125,8 +113,9 @@ class ResourceType:
     nothing that clients know of. unique: the names of attributes that no two resources share; null
     is not compared.
     relationships, history_of, subject: derived by the graph, never declared. history_of: the link
-    of whose history the resources are the periods. subject: the relationship that stands for all
-    links, of which each resource has one. The service alone writes resources with either.
+    of whose history the resources are the periods. subject: the relationship that clients see in
+    place of the links, of which each resource has one; it is not among the relationships. The
+    service alone writes resources with either.
     """
 
     type: str
@@ -243,6 +232,16 @@ class ResourceType:
         return {name: each for name, each in self.relationships.items() if not each.read_only}
 
     @cached_property
+    def followed(self) -> Mapping[str, Relationship]:
+        """The relationships that an include tree can name: the subject is one for each link."""
+        if not self.subject:
+            return self.relationships
+        return {
+            link.name: Relationship(link.name, link.target, link.inverse, link.foreign_key, False)
+            for link in self.links
+        }
+
+    @cached_property
     def to_one(self) -> Mapping[str, Relationship]:
         """The relationships to one resource, by name."""
         return {name: each for name, each in self.relationships.items() if not each.to_many}
@@ -334,10 +333,9 @@ class ResourceType:
     @cached_property
     def fieldset_names(self) -> frozenset[str]:
         """The names allowed in `fields[type]` (JSON:API 1.0, Sparse Fieldsets)."""
-        if self.subject:
-            return frozenset({"id", *self.readable, self.subject})
         foreign_keys = (link.foreign_key for link in self.links)
-        return frozenset({"id", *self.readable, *self.relationships, *foreign_keys})
+        links = [self.subject] if self.subject else [*self.relationships, *foreign_keys]
+        return frozenset({"id", *self.readable, *links})
 
     def load(self, values: Mapping[str, Any], *, partial: bool) -> dict[str, Any]:
         """Return the stored forms of the attributes of a request, by name.

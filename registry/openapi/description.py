@@ -71,10 +71,13 @@ def describe(graph: Graph, settings: Settings) -> Json:
 
 
 def _tag(resource_type: ResourceType) -> Json:
-    relationships = ", ".join(
+    described = [
         f"`{name}` (to-{'many' if relationship.to_many else 'one'}, `{relationship.target}`)"
         for name, relationship in resource_type.relationships.items()
-    )
+    ]
+    if resource_type.subject:
+        described.append(f"`{resource_type.subject}` (to-one)")
+    relationships = ", ".join(described)
     attributes = code(resource_type.attributes)
     description = f"Attributes: {attributes}. Relationships: {relationships or 'none'}."
     return {"name": title(resource_type), "description": description}

@@ -223,8 +223,13 @@ def _type_schemas(resource_type: ResourceType, graph: Graph) -> Json:
 def _target_schemas(target: ResourceType, graph: Graph) -> Json:
     """Return the schemas of documents of relationships with this target."""
     components: Json = {}
-    for own in target.relationships.values():
-        relationship = graph[own.target].relationships[own.inverse]
+    leading_here = [
+        relationship
+        for source in graph.values()
+        for relationship in source.relationships.values()
+        if relationship.target == target.type
+    ]
+    for relationship in leading_here:
         linkage = _linkage(relationship, graph, "Identifier")
         change = _with_data(_linkage(relationship, graph, "Reference"))
         if relationship.to_many:
@@ -286,8 +291,6 @@ def _response_resource(resource_type: ResourceType, graph: Graph) -> Json:
         ]
         relationships[resource_type.subject] = object_of({"data": or_null({"oneOf": identifiers})})
     for name, relationship in resource_type.relationships.items():
-        if relationship.subject:
-            continue
         data = {"data": _linkage(relationship, graph, "Identifier")}
         links = {"links": object_of(own, _PAGE_LINKS if relationship.to_many else {})}
         # Counts can be without linkage.

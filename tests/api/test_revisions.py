@@ -205,6 +205,36 @@ async def test_revisions_cannot_be_written(fleet: Api, method: str) -> None:
         assert response.headers["Allow"] == "GET, HEAD, OPTIONS"
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "sort=resource_person.last_name",
+        "filter[resource_person.email]=ada@x.org",
+        "fields[revision]=resource_person",
+        "include=resource_person",
+        "include=resource.computers",
+        "include=resource&withCount=resource_person.computers",
+        "include=resource&withCount=resource.computers",
+        "include=resource&page[resource_person][size]=1",
+    ],
+)
+async def test_no_parameter_leads_through_the_resource(fleet: Api, query: str) -> None:
+    refused = await fleet.get(f"/revisions?{query}")
+    (error,) = refused.document["errors"]
+    assert (refused.status, error["code"]) == (400, "invalid_parameter")
+
+
+async def test_the_description_names_one_resource_of_a_revision(revised: Api) -> None:
+    described = (await revised.fetch("/api/swagger/swagger.json")).text
+    assert "`resource` (to-one)" in described
+    assert "resource_person" not in described
+
+
+async def test_a_table_without_fields_has_the_ids(fleet: Api) -> None:
+    table = await fleet.fetch("/revisions?fields[revision]=&page[size]=1", Accept="text/csv")
+    assert table.text == "\ufeffid\r\n1\r\n"
+
+
 async def test_include_gives_nothing_for_what_is_gone(fleet: Api) -> None:
     document = (await fleet.get("/revisions?include=resource&fields[revision]=resource")).document
     assert list(map(identity, document["included"])) == [

@@ -208,6 +208,10 @@ async def test_revisions_are_exported_of_a_service_that_keeps_them(
     arguments = ("export", "-", "--url", api.origin, "--type=revision")
     unknown = await run(*arguments)
     assert (unknown.status, len(unknown.errors)) == (2, 1)
+    whole = await run(*arguments, REGISTRY_REVISIONS="30")
+    (columns, *rows) = whole.output.splitlines()
+    assert columns == "\ufeffid,at,author,action,before,after,resource.type,resource.id"
+    assert [row.rpartition('",')[2] for row in rows] == ["person,1", "computer,1"]
     fields = "--fields=action,after,resource"
     done = await run(*arguments, fields, "--sort=-id", REGISTRY_REVISIONS="30")
     assert (done.status, done.output.splitlines()) == (

@@ -4,7 +4,9 @@ The validator of a collection is also what remembers the last declaration. All f
 PyMongoError.
 """
 
+import asyncio
 import logging
+import time
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
@@ -38,6 +40,12 @@ _UNAUTHORIZED = 13
 
 _NAMESPACE_EXISTS = 48
 """MongoDB's error code for a collection that another process has created."""
+
+_BUILDING_INDEXES = 12587
+"""MongoDB's error code for a collection of which another process builds indexes."""
+
+_PAUSE_SECONDS = 0.1
+"""The pause before a validator is set again while indexes are built."""
 
 
 async def prepare_validators(database: Database, graph: Graph) -> None:
@@ -240,11 +248,18 @@ async def suspend_validator(database: Database, resource: ResourceType) -> None:
 
 
 async def _modify(database: Database, name: str, options: Mapping[str, Any]) -> None:
-    try:
-        await database.command("collMod", name, **options)
-    except OperationFailure as error:
-        reason = f"cannot set the validator of {name}: {reason_of(error)}"
-        if error.code != _UNAUTHORIZED:
-            raise StartError(reason) from error
-        remedy = await _grant_of_role(database)
-        raise StartError(f"{reason}; in mongosh, as an administrator: {remedy}") from error
+    """Modify a collection, once no other process builds indexes of it. Raises StartError."""
+    deadline = time.monotonic() + _SECONDS
+    while True:
+        try:
+            await database.command("collMod", name, **options)
+        except OperationFailure as error:
+            if error.code == _BUILDING_INDEXES and time.monotonic() < deadline:
+                await asyncio.sleep(_PAUSE_SECONDS)
+                continue
+            reason = f"cannot set the validator of {name}: {reason_of(error)}"
+            if error.code != _UNAUTHORIZED:
+                raise StartError(reason) from error
+            remedy = await _grant_of_role(database)
+            raise StartError(f"{reason}; in mongosh, as an administrator: {remedy}") from error
+        return

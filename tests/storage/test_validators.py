@@ -15,7 +15,9 @@ from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
 from registry.storage.validators import prepare_validators
 from tests.conftest import Serve
+from tests.mongods import mongod_with_fail_points
 from tests.support import CommandLog, Database, complete_record
+from tests.waiting import eventually
 
 PERSON = complete_record({"first_name": "Grace", "last_name": "Hopper"})
 
@@ -132,3 +134,37 @@ async def test_processes_may_set_validators_at_once(database: Database) -> None:
         with pytest.raises(WriteError):
             await database.assets.insert_one({"_id": 1})
         await database.command("collMod", "assets", validator={})
+
+
+@pytest.mark.slow
+async def test_a_validator_is_set_when_another_process_has_built_its_indexes(
+    mongodb_uri: str,
+) -> None:
+    async with mongod_with_fail_points(mongodb_uri) as client:
+        database = client.other
+        await database.assets.insert_one(ASSET | {"_id": 1})
+
+        async def hold(mode: str) -> None:
+            await client.admin.command(
+                "configureFailPoint", "hangAfterStartingIndexBuild", mode=mode
+            )
+
+        async def is_building() -> bool:
+            stages: list[dict[str, Any]] = [
+                {"$currentOp": {}},
+                {"$match": {"command.createIndexes": "assets"}},
+            ]
+            return bool(await client.admin.aggregate(stages).to_list(None))
+
+        await hold("alwaysOn")
+        try:
+            building = asyncio.ensure_future(database.assets.create_index("name"))
+            assert await eventually(is_building)
+            setting = asyncio.create_task(prepare_validators(database, Graph([asset])))
+            await asyncio.wait([setting], timeout=0.5)
+            assert not setting.done()
+        finally:
+            await hold("off")
+        await asyncio.gather(building, setting)
+        with pytest.raises(WriteError):
+            await database.assets.insert_one({"_id": 2})

@@ -253,16 +253,23 @@ def _command(change: RecordChange) -> str:
 def _updates(changes: Sequence[RecordChange], resource: ResourceType) -> list[Statement]:
     """Return the statements of updates: one for all records in which the same links change."""
     alike: dict[Hashable, tuple[Mapping[str, Any], list[Any]]] = {}
-    links = {VERSION, LAST_WRITE, *resource.tracking_fields, *resource.count_fields.values()}
+    numbers = (VERSION, *resource.count_fields.values())
+    links = {LAST_WRITE, *numbers, *resource.tracking_fields}
     links.update(link.foreign_key for link in resource.links)
     for change in changes:
         before, after = change.before or {}, change.after or {}
         fields = {
             name: value for name, value in after.items() if before.get(name, _ABSENT) is not value
         }
-        same = tuple(fields.items()) if fields.keys() <= links else change.id
-        alike.setdefault(same, (fields, []))[1].append(change.id)
+        update, same = {"$set": fields}, change.id
+        if fields.keys() <= links:  # increments are the same for owners with different numbers
+            increments = {
+                name: fields.pop(name) - before.get(name, 0) for name in numbers if name in fields
+            }
+            update["$inc"] = increments
+            same = (*fields.items(), *increments.items())
+        alike.setdefault(same, (update, []))[1].append(change.id)
     return [
-        {"q": {ID: id_condition(ids)}, "u": {"$set": fields}, "multi": len(ids) > 1}
-        for fields, ids in alike.values()
+        {"q": {ID: id_condition(ids)}, "u": update, "multi": len(ids) > 1}
+        for update, ids in alike.values()
     ]

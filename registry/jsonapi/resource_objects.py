@@ -4,7 +4,7 @@ They are joined from text: building all of them as dicts and serializing these w
 CPU for a page of 50 computers with their owners, and 26 % more for a list of 10,000 persons.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import repeat
 from typing import TypeAlias
 
@@ -147,7 +147,7 @@ def _relationships(
     relationship = resource.relationships[name]
     target, path = relationship.target, path_of(resource)
     if relationship.to_many:
-        return [*_to_many(relationship, path, linked, counts, ids)]
+        return _to_many(relationship, path, linked, counts, ids)
     start, self_link = f'"{name}":{{"data":', f',"links":{{"self":"{path}/'
     identifier, null = f'{start}{{"type":"{target}","id":"', f"{start}null{self_link}"
     self_link = f'"}}{self_link}'
@@ -168,11 +168,16 @@ def _to_many(
     linked: Mapping[int, LinkedIds],
     counts: Sequence[int] | None,
     ids: Sequence[int],
-) -> Iterator[str]:
-    """Yield a to-many relationship as a member of each resource. path: of the collection."""
+) -> list[str]:
+    """Return a to-many relationship as a member of each resource. path: of the collection."""
     name = relationship.name
     start, end = f'{{"self":"{path}/', f'/{name}"}}'
     related = f'/relationships/{name}","related":"{path}/'
+    if counts and not linked:  # in half of the time
+        start, end = f'"{name}":{{"links":{start}', f'{end},"meta":{{"count":'
+        pairs = zip(ids, counts, strict=True)
+        return [f"{start}{id_}{related}{id_}{end}{count}}}}}" for id_, count in pairs]
+    members = list[str]()
     for id_, count in zip(ids, counts or repeat(None), strict=False):
         to = linked.get(id_, _NOT_SHOWN)
         links = f"{start}{id_}{related}{id_}{end}"
@@ -181,9 +186,10 @@ def _to_many(
         meta = "" if count is None else f',"meta":{{"count":{count}}}'
         if to is not _NOT_SHOWN:
             data = linkage_of(relationship.target, to)
-            yield f'"{name}":{{"data":{data},"links":{links}{meta}}}'
+            members.append(f'"{name}":{{"data":{data},"links":{links}{meta}}}')
         else:
-            yield f'"{name}":{{"links":{links}{meta}}}' if meta else ""
+            members.append(f'"{name}":{{"links":{links}{meta}}}' if meta else "")
+    return members
 
 
 def _links_of_pages(relationship: Relationship, shown: FirstPage, links: Mapping[str, str]) -> str:

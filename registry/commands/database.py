@@ -121,13 +121,14 @@ def check(arguments: Sequence[str]) -> None:
     parser = database_parser(
         "check",
         "Check that records fit their types, that links lead to existing resources, that counters "
-        "agree with their collections, and that the periods of a link do not overlap, all at one "
-        "point in time, even while the service runs.",
+        "agree with their collections, and counts with the members of relationships, and that the "
+        "periods of a link do not overlap, all at one point in time, even while the service runs.",
     )
     parser.add_argument(
         "--repair",
         action="store_true",
-        help="Remove links to nothing, end overlapping periods, correct numbers, and check again.",
+        help="Remove links to nothing, end overlapping periods, correct counters and counts, and "
+        "check again.",
     )
     parsed = parser.parse_args(arguments)
     if not run(_check(parser.settings(parsed), repair=parsed.repair)):

@@ -1,7 +1,7 @@
 """The addresses of clients and of the service: paths, hosts, and what trusted proxies say of both.
 
-Of a trusted proxy, the headers `X-Forwarded-For`, `X-Forwarded-Proto` and `X-Forwarded-Host` are
-used, as nginx, Caddy and load balancers send them; `Forwarded` (RFC 7239) is not.
+A trusted proxy says so in the headers `X-Forwarded-For`, `X-Forwarded-Proto` and
+`X-Forwarded-Host`, as nginx, Caddy and load balancers do; `Forwarded` (RFC 7239) is ignored.
 """
 
 import re
@@ -63,8 +63,8 @@ def encoded_target(request: web.BaseRequest) -> str:
 def query_of(request: web.BaseRequest) -> MultiMapping[str]:
     """Return the query parameters of a request.
 
-    yarl keeps each of the last URLs with its parsed query, which takes fifty times its size: of a
-    long one, it must be that of a copy.
+    yarl keeps the last URLs, each with its parsed query once that is read, which takes fifty times
+    the size of the URL. So a long query is read from a copy of its URL.
     """
     url = request.rel_url
     return (copy(url) if len(request.raw_path) > _MAX_KEPT_TARGET else url).query
@@ -79,10 +79,10 @@ def _network(address: str) -> str:
 class Addresses:
     """The addresses in requests, for the settings of a service.
 
-    Allowed as its host are every IP address, `localhost`, and the names in the settings: `host`,
-    `public_url` and `allowed_host`. Otherwise, a page in a browser could read a registry on
-    localhost under a name of the page's own site, whose address its owner changes to 127.0.0.1 (DNS
-    rebinding). Ports are not compared: forwarded ports and containers change them.
+    A request may name as its host any IP address, `localhost`, and the names in the settings:
+    `host`, `public_url` and `allowed_host`. If it could name others, the owner of a site could let
+    the site's name lead to 127.0.0.1, so that its pages read a registry on the machine of a visitor
+    (DNS rebinding). Ports are not compared: forwarded ports and containers change them.
     """
 
     def __init__(self, settings: Settings) -> None:

@@ -1,4 +1,4 @@
-"""What views, middlewares and the server share: limits of size and time, and the keys of others."""
+"""What views, middlewares and the server share, by its keys in the application."""
 
 import asyncio
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class Limits:
 
 
 class Deadlines:
-    """Ends the requests whose responses do not begin within `seconds`: those of Capacity.
+    """Ends the requests whose responses do not begin within `seconds`.
 
     One timer serves all of them, since the oldest is the first to end: a timer and its context
     manager for each take ten times as long as these methods.

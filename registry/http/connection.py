@@ -1,9 +1,9 @@
 """One client connection: limits around the protocol with which aiohttp serves it.
 
 aiohttp limits the time of a head, as that of an idle connection, and the size of its lines. Here,
-reading pauses while much has arrived ahead of a response, and the connection is closed if that is a
-head, or a body that consists of little but its framing. It is reset if the client does not read
-what is sent to it.
+reading pauses while much has arrived ahead of a response. If that turns out to be an endless head,
+or a body of little but framing, the connection is closed. If the client does not read what is sent
+to it, the connection is reset.
 """
 
 import asyncio

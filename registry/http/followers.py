@@ -6,7 +6,7 @@
   them. One that has fallen behind is ended, and may connect again.
 - A follower from an older position reads a change stream of its own until it has reached these.
 - The last event of a follower is the error that ends it. When the service stops, there is none.
-- Whoever is ended and does not read what is sent within seconds is disconnected.
+- A follower that is ended, and does not read the rest within seconds, is disconnected.
 
 A library such as aiohttp-sse encodes events for each follower: 1,000 would occupy the event loop.
 """

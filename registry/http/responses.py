@@ -47,10 +47,10 @@ _READS = (hdrs.METH_GET, hdrs.METH_HEAD)
 def finish(limits: Limits, addresses: Addresses, deadlines: Deadlines) -> Middleware:
     """Return the outermost middleware, which responds to every request.
 
-    Exceptions become error documents; that a response has not begun in time is one. A read whose
-    response has an entity tag, or is streamed, gets 304 or 412 if `If-None-Match` or `If-Match` ask
-    for it. Bodies are compressed if the client accepts that, and large ones sent in parts. The
-    signal completes the headers: see `finish_head`.
+    Exceptions become error documents, also the one for a response that has not begun in time. A
+    read whose response has an entity tag, or is streamed, gets 304 or 412 if `If-None-Match` or
+    `If-Match` ask for it. Bodies are compressed if the client accepts that, and large ones sent in
+    parts. The signal completes the headers: see `finish_head`.
     """
     waiting = WaitingBytes(limits.waiting_bytes)
 

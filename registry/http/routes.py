@@ -52,10 +52,10 @@ _NOTHING = Needs(Action.READ)
 class Route:
     """A path, its view, and what its methods need.
 
-    needs: by method; HEAD needs what GET does, OPTIONS nothing. types: that a scope is needed for,
-    None for all; query and document may require others. token: whether one is needed at all.
-    scope: of the query parameters, for a single resource. relationship: if the path is that of one.
-    methods: all supported ones. requirements: by method.
+    needs: by method; HEAD needs what GET does, OPTIONS nothing. types: those for which the token
+    needs a scope, None for all; query and document may require others. token: whether one is needed
+    at all. scope: of the query parameters, for a single resource. relationship: that of the path,
+    if any. methods: all supported ones. requirements: by method.
     """
 
     path: str

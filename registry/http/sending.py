@@ -15,7 +15,7 @@ from registry.offloading import MAX_INLINE_BYTES, offload
 from registry.storage import Snapshot
 
 GZIP = "gzip"
-"""The name of the content coding (RFC 9110, 8.4.1.3), which all clients accept that accept any."""
+"""The name of the content coding (RFC 9110, 8.4.1.3): clients that accept any coding accept it."""
 
 MIN_BYTES = 1_000
 """Smaller bodies fit into one packet, whether they are compressed or not."""

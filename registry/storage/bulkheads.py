@@ -6,8 +6,8 @@ A flood of one class then takes neither the threads nor the connections of the o
 - Where clients determine how long their slots are occupied, and for large writes, each operation
   names its client. A client may hold at most as many slots as remain free, so one that is slow or
   writes much leaves half to others.
-- An operation is refused if `queue` others wait already, and after `seconds` of waiting; but not
-  what a response needs that has begun or follows a write.
+- An operation is refused if `queue` others wait already, or if it has waited for `seconds`. It
+  waits as long as it takes if a response needs it that has begun, or that follows a write.
 - A caller that is cancelled leaves the queue, or gives back the slot that it has just got.
 
 `Slots` has the state and decides what may start; `Bulkhead` lets callers wait for that.
@@ -110,8 +110,8 @@ class Bulkhead:
     async def acquire(self, client: str | None = None, *, is_refusable: bool = True) -> None:
         """Occupy a slot until `release`, which takes the same client. Raises Overloaded.
 
-        is_refusable: False for a response that has begun or follows a write, which waits as long as
-        it takes. Another bulkhead, or the deadline of responses, limits how many such there are.
+        is_refusable: False for a response that has begun or follows a write: it waits as long as it
+        takes. Another bulkhead, or the deadline of responses, limits how many of them wait.
         """
         slots = self._slots
         if slots.take(client):
@@ -154,9 +154,9 @@ class Bulkhead:
     async def read_each(
         self, chunks: AsyncGenerator[_Chunk], *, is_refusable: bool = True
     ) -> AsyncGenerator[_Chunk]:
-        """Yield chunks, each of which is read in a slot. Raises Overloaded, only for the first one.
+        """Yield chunks, each of which is read in a slot. Raises Overloaded before the first one.
 
-        is_refusable: False for a response that has begun, also for the first one.
+        is_refusable: False if the response has begun: the first chunk then waits as the others do.
         """
         async with aclosing(chunks):
             while True:

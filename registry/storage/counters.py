@@ -1,15 +1,16 @@
-"""Counters: the last id of each type, how many resources there are, and where one is.
+"""Counters: the last id of each type, how many resources there are, and their places by id.
 
 `{_id: "person", last: 1000000, count: 999988, deleted: {"17": 12}}`
 
 - last: the id that was given out last. Ids begin with 1 and are never given out again.
 - count: the number of resources.
 - deleted: how many of the ids up to `last` have no resource any more, by block of 4,096 ids (the
-  id divided by 4,096, rounded down). Blocks without any are missing, so creations do not touch it.
+  id divided by 4,096, rounded down). Blocks without deletions are missing, so creations do not
+  change this field.
 
 Each transaction that creates or deletes resources updates their counter, so in any snapshot, it
-agrees with the collection. A total and a page cost the same at any size: to count a million records
-takes 270 ms of mongod, and to skip them as well.
+agrees with the collection. A total and a page cost the same at any size. Without it, mongod would
+take 270 ms to count a million records, and as long to skip them.
 """
 
 from collections import Counter
@@ -220,10 +221,10 @@ async def count_records(
 
 
 async def prepare_counters(database: Database, graph: Graph) -> None:
-    """Create missing counters, also for data that have none yet. Raises PyMongoError.
+    """Create missing counters, and complete those with `last` alone. Raises PyMongoError.
 
-    The counter of a type that was not declared at an upgrade has nothing but `last`. Several
-    processes may do that at once: only the first one stores a counter.
+    An upgrade leaves those of types that are not declared. Several processes may do that at once:
+    only the first one stores a counter.
     """
     for resource in graph.values():
         counter = await database[COUNTERS].find_one({ID: resource.type})

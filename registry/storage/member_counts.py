@@ -20,8 +20,9 @@ _log = logging.getLogger("registry")
 def wrong_counts(graph: Graph, resource: ResourceType, name: str) -> list[Stage]:
     """Return the stages that find the records of a type with a wrong count of a relationship.
 
-    They yield its id, its version, what is `stored`, and how many `members` there are. Versions are
-    read before members are counted. Records that do not fit their type are left out.
+    They yield the id and the version of each, the number `stored`, and the number of `members`.
+    MongoDB reads the versions before it counts the members. Records that do not fit their type are
+    left out.
     """
     relationship = resource.relationships[name]
     key = relationship.foreign_key
@@ -50,8 +51,8 @@ async def recount_members(
 ) -> None:
     """Correct the counts of relationships of a type. Raises PyMongoError.
 
-    Services may write meanwhile, and other processes may do the same: a record that has another
-    version by now, whose members may have changed, keeps its count.
+    Services may write meanwhile, and other processes may recount. If a record has another version
+    by now, its members may have changed, so it keeps its count.
     """
     for name in names:
         _log.info("Counting the %s of %s", name, resource.collection)

@@ -153,8 +153,8 @@ _LIMITS: Mapping[str, Mapping[str, int]] = {
 def record_schema(resource: ResourceType) -> Mapping[str, Any]:
     """Return the `$jsonSchema` that the records of a type fit. What may be null may be missing.
 
-    The titles tell what MongoDB does not check: the type itself, and the targets of its links;
-    the descriptions, which links are counted.
+    Titles and descriptions record what MongoDB does not check, but a later start compares: the
+    type, the targets of its links, and the links that are counted.
     """
     attributes = resource.record_attributes
     targets = {link.foreign_key: link.target for link in resource.links}

@@ -54,9 +54,10 @@ _UNAUTHORIZED = 13
 class Repository:
     """The resources of one database.
 
-    bulkheads: callers enter `uploads`, `followers` and for some `streams`, the methods enter the
-    others. positions: of this database; set by `prepare`. on_failure: called with the reason when
-    the service has to end: another one has declared other types, or MongoDB refuses sessions.
+    bulkheads: callers enter `uploads` and `followers`, and `streams` for some responses; the
+    methods enter the others. positions: of this database; set by `prepare`. on_failure: called with
+    the reason when the service has to end: another one has declared other types, or MongoDB refuses
+    sessions.
     """
 
     positions: Positions
@@ -176,9 +177,9 @@ class Repository:
             return await self._reads.commands.now()
 
     async def position_of(self, snapshot: Snapshot) -> str:
-        """Return where the change feed continues a document; of now, if it needed no reads.
+        """Return the position from which the change feed continues a document. Raises Unavailable.
 
-        Raises Unavailable.
+        It is the present one if the document needed no reads.
         """
         return self.positions.encode(snapshot.time or await self.now())
 
@@ -215,9 +216,9 @@ class Repository:
         succeeded, or raises IdempotencyKeyReused if its fingerprint differs. author: the id of the
         principal that sent the request, None if it is not known. client: its network, for its share
         of the heavy requests. rolls_back: undoes everything at the end; no resource then gets the
-        ids of the new ones. Raises RequestError: Unavailable, after which the writes may be in
-        effect, or others, after which nothing is. NotFound has the pointer to the resource, or to
-        the targets of a linkage.
+        ids of the new ones. Raises Unavailable: then the writes may be in effect. Raises other
+        RequestErrors: then nothing is. NotFound has the pointer to the resource, or to the targets
+        of a linkage.
         """
         request = WriteRequest(writes, key, author, rolls_back=rolls_back)
         return await self._run(request, client)

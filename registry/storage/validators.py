@@ -51,9 +51,9 @@ _PAUSE_SECONDS = 0.1
 async def prepare_validators(database: Database, graph: Graph) -> None:
     """Set the validators that differ from the declarations, after a check of what is stored.
 
-    Records without a value for a new attribute get its default, and those of a type get the counts
-    of relationships that were not declared before. Raises StartError if records do not fit what is
-    declared, with their number and the first ids.
+    Records without a value for a new attribute get its default, and the targets of a new link get
+    their counts of members. Raises StartError if records do not fit what is declared, with their
+    number and the first ids.
     """
     stored = await _stored_options(database)
     changed = [

@@ -104,7 +104,7 @@ class DocumentView(BaseView):
         scope: None if the path supports no parameters. extension: the URI that the media types must
         name. Checks in this order: preferences, media types, size, token (again after a slow body),
         then query, document and key together. The first that fails is reported: raises
-        InvalidMerge, as `read_body`, InvalidToken, IssuerUnavailable, or RequestError.
+        InvalidMerge, what `read_body` raises, InvalidToken, IssuerUnavailable, or RequestError.
         """
         request = self.request
         if preferences.merges and hdrs.IF_MATCH in request.headers:

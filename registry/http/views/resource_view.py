@@ -57,10 +57,10 @@ class ResourceView(DocumentView):
     """A view below the path of a type.
 
     scope: of the query parameters, for a single resource of the type. graph: all types. snapshot:
-    what the response shows. change: by the write that is responded to; None for a read. start: the
-    path that leads to the primary data, if these are identifiers. represented: the resource that
-    the response shows, or whose linkage it shows; None for others. table: for a list as CSV. status
-    and headers are those of a successful response.
+    what the response shows. change: that of the write, None for a read. start: the path that leads
+    to the primary data, if these are identifiers. represented: the resource that the response
+    shows, or whose linkage it shows; None for others. table: for a list as CSV. status and headers
+    are those of a successful response.
     """
 
     scope: ClassVar[QueryScope]
@@ -128,8 +128,8 @@ class ResourceView(DocumentView):
     async def respond_with_result(self, result: WriteResult) -> web.StreamResponse:
         """Respond with the resource that was written.
 
-        With `include`, it is shown as of the commit, as what is included. Raises NotFound if
-        another request has deleted it in the same transaction, or Unavailable.
+        With `include`, it is shown as it is at the commit, like what is included. Raises NotFound
+        if another request has deleted it in the same transaction, or Unavailable.
         """
         self.change, self.snapshot = result.write.change, self.repository.snapshot(result.time)
         record = result.record

@@ -48,8 +48,8 @@ _MAX_PART = 2**16
 async def import_rows(view: ResourceView, charset: str) -> web.StreamResponse:
     """Store the rows of the body; respond with a report, which begins when the first are stored.
 
-    charset: as the media type names it. A file that is refused as a whole before has an error
-    document: raises RequestError, InvalidFile, UnsupportedMediaType and others.
+    charset: as the media type names it. Raises RequestError, InvalidFile, UnsupportedMediaType and
+    others, for an error document, if a file is refused as a whole before the first row is stored.
     """
     request = view.request
     view.negotiate()

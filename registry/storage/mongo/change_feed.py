@@ -3,9 +3,9 @@
 - A commit is what one transaction has changed, or one write outside of transactions: the events
   with the same cluster time. It is returned as a whole, once no event of it can follow.
 - A read that fails closes the change stream; the next one opens another where the last has ended.
-- A position is between two commits, and opaque to clients: a cluster time (of a document), or a
-  resume token (of the feed), of which nothing is read; tokens are compared as texts, as MongoDB
-  documents it.
+- A position is between two commits: a cluster time (of a document), or a resume token (of the
+  feed). Clients cannot read either. Nothing reads what a token contains; tokens are compared as
+  texts, which MongoDB documents.
 """
 
 import asyncio
@@ -134,9 +134,9 @@ class ChangeFeed:
         await self._run(self._open)
 
     async def read(self) -> list[Commit]:
-        """Return the commits that have followed, of about 1,000 events; empty if there is none.
+        """Return the next commits, of about 1,000 events; none if there are no more yet.
 
-        While MongoDB is unavailable, that is so after a pause.
+        While MongoDB is unavailable, return none after a pause.
         """
         try:
             commits, self._pending, self.position, self.has_more = await self._run(self._read)
@@ -232,7 +232,7 @@ class ChangeFeed:
 
 
 class RecentCommits:
-    """The last commits of a feed: all after the first of them, which says where they begin.
+    """The last commits of a feed. The first one only tells from where on they are complete.
 
     present: when the last read began that found no further changes, and the position after it.
     """
@@ -295,7 +295,7 @@ def _field_names(resource: ResourceType) -> tuple[str, ...]:
 class Positions:
     """The positions of one database, as texts that only this service reads.
 
-    database: a digest of what no other database has, which refuses the positions of others.
+    database: a digest that identifies it, so that positions of another database are refused.
     """
 
     def __init__(self, database: bytes) -> None:
@@ -304,7 +304,10 @@ class Positions:
 
     @classmethod
     async def of(cls, database: Database, collection: str) -> "Positions":
-        """Return those of a database, known by a collection that it keeps. Raises PyMongoError."""
+        """Return the positions of a database. Raises PyMongoError.
+
+        collection: one that always exists: its UUID identifies the database.
+        """
         plain = database.with_options(CodecOptions())  # by default, a UUID is read as bytes
         cursor = await plain.list_collections(filter={"name": collection})
         (found,) = await cursor.to_list(None)

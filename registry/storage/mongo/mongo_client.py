@@ -82,9 +82,9 @@ _HOST = r"(\[[^][@/?,]+\]|[^][:@/?,]+)(:[0-9]+)?"
 _URI = re.compile(
     rf"mongodb(\+srv)?://([^:@/?]+(:[^:@/?]*)?@)?{_HOST}(,{_HOST})*(/[^:@/?=]*)?(\?[^@]*)?"
 )
-"""A URI that can have parts of the credentials nowhere else.
+"""A URI in which no other part can contain a piece of the user name or the password.
 
-pymongo accepts more, such as the host `me` in `mongodb://me:1/ret@db`, and quotes names.
+pymongo accepts others: in `mongodb://me:1/ret@db`, `me` is the host, which its errors show.
 """
 
 _FORM = (
@@ -208,7 +208,10 @@ async def is_incomplete(database: Database) -> bool:
 
 
 def codec_options(options: CodecOptions[Any], graph: Graph) -> CodecOptions[Any]:
-    """Return the options with the codecs of attributes: any makes decoding 1.5 times slower."""
+    """Return the options with the codec of decimals, if an attribute needs it.
+
+    With any codec, decoding takes 1.5 times as long.
+    """
     declared = (each for resource_type in graph.values() for each in resource_type.fields)
     if not any(each.kind.stored_type is Decimal for each in declared):
         return options
@@ -230,7 +233,7 @@ class DecimalCodec(TypeCodec):
 
 
 class SnapshotExpired(Exception):
-    """The reads take longer than MongoDB keeps a snapshot; the message says how to extend that."""
+    """Reads took longer than MongoDB keeps a snapshot; the message says how to keep it longer."""
 
 
 @asynccontextmanager

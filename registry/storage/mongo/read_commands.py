@@ -141,8 +141,8 @@ class ReadCommands:
     async def cancellable_session(self) -> AsyncIterator[Session]:
         """Yield a session whose commands MongoDB ends when the caller is cancelled.
 
-        Otherwise, each would occupy a thread until its time limit. A user that may run commands
-        may also end its own (`killSessions`).
+        Otherwise, each would occupy a thread until its time limit. Every user of MongoDB may end
+        its own commands (`killSessions`).
         """
         client = self.database.client
         async with await client.start_session(causal_consistency=False) as session:

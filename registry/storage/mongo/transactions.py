@@ -197,7 +197,7 @@ async def end_transactions_of_lost_clients(database: Database) -> None:
 
 
 _EXPECTED = RequestError, TransactionConflict, ConnectionFailure
-"""What a transaction that requests share fails with if none of them may be the cause alone."""
+"""Errors of a shared transaction for which to run each of its requests alone would be no remedy."""
 
 
 class Transactions:
@@ -236,10 +236,10 @@ class Transactions:
     async def begin(self, *, is_shared: bool) -> AsyncIterator[Transaction]:
         """Yield a transaction, which is undone in the end unless it is committed.
 
-        is_shared: whether requests share it. Any error but a lost connection is then a conflict, as
-        is exceeding its time limit: one of the requests may be the cause. Raises
-        TransactionConflict or what the context raises, then nothing is written; or Unavailable,
-        then the transaction may have been committed.
+        is_shared: whether requests share it. As one of them may be the cause, any error but a lost
+        connection is then a conflict, also that the time limit is exceeded. Raises
+        TransactionConflict, or what the context raises: then nothing is written. Raises
+        Unavailable: then the transaction may have been committed.
         """
         # If it were causally consistent, it would wait for the time of the transaction before.
         session = self._database.client.delegate.start_session(causal_consistency=False)

@@ -4,8 +4,8 @@
   heavy.
 - A page begins at a position, by a range of an index for each key of the order, or it skips
   records.
-- If an index covers only the first key of an order, no more is sorted than up to the first key of
-  the last record.
+- If an index covers only the first key of an order, that key of the page's last record is found
+  first. MongoDB then sorts only the records up to this key.
 - A search in texts is done in the index of the attribute.
 - Fields of related resources that an order names are joined. Filters by such fields, and orders
   that begin with them, are in `related`.
@@ -81,9 +81,10 @@ def ranges(order: Order, position: Position) -> Iterator[tuple[Order, Conditions
 class Plan:
     """The records of a type that satisfy filters, in an order, in a snapshot.
 
-    order: names all related fields that others sort by. fields: the stored fields to return. key:
-    what determines the records, beside the point in time. `follow`, `page`, `total` and `counter`
-    take slots. Methods raise PyMongoError, ExecutionTimeout after the time limit, or Overloaded.
+    order: the orders of its pages name no other fields of related resources. fields: the stored
+    fields to return. key: plans with equal keys have the same records at the same point in time.
+    `follow`, `page`, `total` and `counter` take slots. Methods raise PyMongoError, ExecutionTimeout
+    after the time limit, or Overloaded.
     """
 
     def __init__(
@@ -114,7 +115,7 @@ class Plan:
         return [condition for condition in map(to_query, own) if condition]
 
     def is_heavy(self, offset: int = 0) -> bool:
-        """Whether it may read many more records than it returns, after so many others."""
+        """Whether it may read or skip many more records than it returns. offset: those to skip."""
         return offset > MAX_OFFSET or not self._is_indexed
 
     @cached_property
@@ -146,7 +147,8 @@ class Plan:
     async def total(self) -> int:
         """Return how many records there are.
 
-        Few index keys are counted as a small request, which most totals are; more as a heavy one.
+        Up to MAX_OFFSET index keys are counted as a small request, as for most totals; more as a
+        heavy one.
         """
         if not self.is_heavy():
             async with self._admitted(is_heavy=False):
@@ -157,9 +159,9 @@ class Plan:
             return await self._count()
 
     async def counter(self) -> IdCounter | None:
-        """Return the counter of the type, if it counts these records and no others.
+        """Return the counter of the type if it counts these records and no others, else None.
 
-        It does not know which revisions have expired.
+        Always None for revisions: the counter does not know which have expired.
         """
         if self.filters or self.resource_type.subject:
             return None

@@ -2,8 +2,8 @@
 
 - Few related resources that match a filter become a condition on ids. If they are many, records
   are read in batches, and the filter is applied to each batch: by one query on the other side of
-  each relationship. By `$lookup`, MongoDB takes 40 times the CPU time for a page, as it looks up
-  more records than it returns, and twice for all.
+  each relationship. `$lookup` would look up more records than a page returns: MongoDB would take 40
+  times the CPU time for a page, and twice as much for all records.
 - Few records are joined with their targets and sorted as a whole. If they are many, the targets
   are read in their order, by an index, each batch with the records that link to them.
 """

@@ -112,7 +112,7 @@ class Reads:
     def read_range(self, command: Command, time: Timestamp | None) -> Awaitable[ReadResult]:
         """Return what a `find` command returns that sorts by the id. Raises Unavailable.
 
-        Those that wait together are sent as one union.
+        Commands that wait together are sent as one union.
         """
         batcher = self._batcher(
             "range_scans", PAGES_BY_ID, self._read_ranges, command["find"], time
@@ -141,8 +141,8 @@ class Reads:
     ) -> Batcher[Any, Any]:
         """Return the batcher for reads of one kind.
 
-        common: what the reads of a batch have in common, the last of it the time; `batch_fn` takes
-        that and the reads.
+        common: what the reads of a batch have in common, with the time as the last of it.
+        batch_fn: takes these values, then the reads.
         """
         key = name, limits.max_size, *common
         batcher = self._batchers.get(key)

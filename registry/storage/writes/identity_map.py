@@ -44,7 +44,7 @@ class IdentityMap(dict[RecordKey, Record | None]):
     None stands for a record that is deleted. Records are replaced, by `put`, never modified, so
     that a result keeps the state that its write has left. `load` and `store` block and raise
     PyMongoError. last_ids: as `known` of NewIds. author: of the current request. before_request:
-    what it has changed, as that was before.
+    the records that it has changed, as they were before it.
     """
 
     def __init__(
@@ -165,9 +165,9 @@ class IdentityMap(dict[RecordKey, Record | None]):
         return moved
 
     def count_members(self) -> None:
-        """Change the numbers of members of what the current request has linked and unlinked.
+        """Update the counts of members of what the current request has linked to and unlinked from.
 
-        Both are loaded. Call after all changes of links; their net effect counts.
+        All these records are loaded. Call it after all changes of links: their net effect counts.
         """
         for key, before in tuple(self.before_request.items()):
             after = self[key]

@@ -34,9 +34,9 @@ _OWN = -1
 class RowBatch(WriteRequest):
     """A request to write rows, in a transaction of its own.
 
-    memory: of the import. refused: what MongoDB has refused before, by line. Of the last
-    transaction: errors: of the rows, by line. effects: how many resources were `created`, `updated`
-    or `unchanged`, with their type. lines: of these resources.
+    memory: of the import. refused: what MongoDB has refused before, by line. The last transaction
+    sets the others. errors: of the rows, by line. effects: how many resources were `created`,
+    `updated` or `unchanged`, with their type. lines: of these resources.
     """
 
     __slots__ = ("effects", "errors", "lines", "memory", "refused", "rows")

@@ -39,10 +39,10 @@ _MAX_CHANGED = 250
 class RowMemory:
     """What an import knows of its earlier batches: the lines of their rows, by resource.
 
-    Of a dry run also the records as the rows have left them. All of it is in a temporary file of
-    SQLite, which has no name, and most of which is not in memory; it is deleted when neither the
-    import nor a batch uses it any more. new_ids: for the resources of a dry run. changed: how many
-    times it has changed stored ones.
+    In a dry run, it also has the records as the rows have left them. It keeps all of this in a
+    temporary file of SQLite without a name, with little in memory; the file is deleted when neither
+    the import nor a batch uses it any more. new_ids: for the resources of a dry run. changed: how
+    many times a dry run has changed stored resources.
     """
 
     def __init__(self, graph: Graph, options: CodecOptions[Any]) -> None:
@@ -106,9 +106,9 @@ class RowMemory:
 
 
 class RowMatches:
-    """Finds the records that rows mean among those of a unit of work, which `load` tells.
+    """Finds the records that rows mean. `load` tells which ones the unit of work has to load.
 
-    Those with an id or a unique value are found by it, others by the values of any attributes.
+    A row with an id or a unique value finds its record by that, others by values of any attributes.
     """
 
     def __init__(self, records: IdentityMap, unique: UniqueValues) -> None:

@@ -59,9 +59,9 @@ class UnitOfWork:
 
     It needs a transaction, so that loaded records are still current when it stores them. A resource
     gets its next version when its attributes or its relationships change, even those stored on the
-    other side, so that concurrent requests to link to it and to delete it conflict; a request that
-    changes nothing stores nothing. For a request whose idempotency key has a result, it returns
-    that result.
+    other side. So if one request links to a resource while another deletes it, they conflict. A
+    request that changes nothing stores nothing. For a request whose idempotency key has a result,
+    it returns that result.
 
     What loads and stores blocks, so it runs in a thread. A single request does so from the
     beginning to the end: it may be large, and may have to store a part of its writes first. Several
@@ -95,9 +95,10 @@ class UnitOfWork:
     async def run(self, requests: Sequence[WriteRequest]) -> list[Outcome]:
         """Apply requests, and commit what they change; return the outcome of each, without a time.
 
-        A request that is alone comes without others. Raises ResultTooLarge or the error of a
-        request that is alone; of a single request also ValueTaken for a value that only the index
-        does not tell apart from another. Also raises PyMongoError and TransactionConflict.
+        requests: those of a group, or a single one that is alone in its transaction. Raises
+        ResultTooLarge, PyMongoError and TransactionConflict, and for a single request also
+        ValueTaken if only the unique index finds its value equal to another, and what a request
+        that is alone is refused with.
         """
         first, *others = requests
         self._is_alone, self._is_large = first.is_alone, first.is_large

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import groupby
 from typing import Any, TypeAlias
 
@@ -169,20 +170,27 @@ class IdentityMap(dict[RecordKey, Record | None]):
 
         All these records are loaded. Call it after all changes of links: their net effect counts.
         """
-        for key, before in tuple(self.before_request.items()):
+        numbers: dict[RecordKey, dict[str, int]] = {}
+        for key, before in self.before_request.items():
             after = self[key]
-            for link in self._graph[key[0]].links:
-                former = before.get(link.foreign_key) if before else None
-                new = after.get(link.foreign_key) if after else None
-                if former != new and (field := link.count_field):
-                    self._add_members((link.target, former), field, -1)
-                    self._add_members((link.target, new), field, 1)
-
-    def _add_members(self, key: RecordKey, field: str, number: int) -> None:
-        """Change a number of members of a record, if there is one."""
-        if (record := self.get(key)) is not None:
-            # A dry run of rows knows links of its earlier batches that are in no stored number.
-            self.put(key, {**record, field: max(0, record.get(field, 0) + number)})
+            for name, target, field in _counted_links(self._graph[key[0]]):
+                former = before.get(name) if before else None
+                new = after.get(name) if after else None
+                if former == new:
+                    continue
+                if former is not None:
+                    of_former = numbers.setdefault((target, former), {})
+                    of_former[field] = of_former.get(field, 0) - 1
+                if new is not None:
+                    of_new = numbers.setdefault((target, new), {})
+                    of_new[field] = of_new.get(field, 0) + 1
+        for key, changes in numbers.items():
+            if (record := self.get(key)) is not None:
+                counted = record.copy()
+                for field, number in changes.items():
+                    # A dry run of rows knows links of its earlier batches that are not counted.
+                    counted[field] = max(0, record.get(field, 0) + number)
+                self.put(key, counted)
 
     def _take_changes(self) -> dict[str, list[RecordChange]]:
         """Return what has to be written, once, by type and in order."""
@@ -242,6 +250,16 @@ class IdentityMap(dict[RecordKey, Record | None]):
             if owner is not None:
                 self._members[type_name, field, owner].add(id_)
         self[key] = record
+
+
+@lru_cache(maxsize=64)
+def _counted_links(resource: ResourceType) -> Sequence[tuple[str, str, str]]:
+    """Return the foreign key of each counted link, its target, and the field with the number."""
+    return [
+        (link.foreign_key, link.target, field)
+        for link in resource.links
+        if (field := link.count_field)
+    ]
 
 
 def _command(change: RecordChange) -> str:

@@ -129,9 +129,9 @@ class _Check:
         stages = wrong_counts(self.graph, resource, name)
         async for wrong in records.aggregate(stages, session=self.session, allowDiskUse=True):
             if self.repair:
-                unchanged = {ID: wrong[ID], VERSION: wrong[VERSION]}
-                right = {resource.count_fields[name]: wrong["members"]}
-                await records.update_one(unchanged, {"$set": right})
+                # Writes since the snapshot have changed both numbers alike.
+                difference = {resource.count_fields[name]: wrong["members"] - wrong["stored"]}
+                await records.update_one({ID: wrong[ID]}, {"$inc": difference})
             numbers = f"{wrong['stored']} instead of {wrong['members']}"
             yield f"{resource.collection}/{wrong[ID]}: the number of {name} is {numbers}"
 

@@ -11,9 +11,11 @@ from pymongo import MongoClient
 
 from registry.commands.database import check as check_command
 from registry.model.graph import Graph
+from registry.operations import consistency
 from registry.operations.consistency import check
 from registry.resources import RESOURCES
 from registry.settings import Settings
+from registry.storage.counters import IdCounter
 from registry.storage.mongo.read_commands import SNAPSHOT_UNAVAILABLE
 from tests.mongods import mongod_with_fail_points
 from tests.support import Api, Database, complete_record, new, set_counters
@@ -98,6 +100,22 @@ async def test_violations_are_reported_and_repaired(
     if not expected.startswith("counters"):
         await set_counters(small)
     assert (await check(small, GRAPH, repair=True)).lines == [expected]
+    assert (await check(small, GRAPH)).lines == []
+
+
+async def test_a_repair_of_a_count_keeps_what_is_linked_meanwhile(
+    api: Api, small: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await set_in("persons", 1, _computers_count=7)(small)
+    count_records = consistency.count_records
+
+    async def linked_after_the_snapshot(*arguments: Any) -> IdCounter:
+        await api.set_computers("1", "1", "2")
+        return await count_records(*arguments)
+
+    monkeypatch.setattr(consistency, "count_records", linked_after_the_snapshot)
+    await check(small, GRAPH, repair=True)
+    monkeypatch.undo()
     assert (await check(small, GRAPH)).lines == []
 
 

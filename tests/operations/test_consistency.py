@@ -15,7 +15,7 @@ from registry.operations import consistency
 from registry.operations.consistency import check
 from registry.resources import RESOURCES
 from registry.settings import Settings
-from registry.storage.counters import IdCounter
+from registry.storage.counters import IdCounter, count_records
 from registry.storage.mongo.read_commands import SNAPSHOT_UNAVAILABLE
 from tests.mongods import mongod_with_fail_points
 from tests.support import Api, Database, complete_record, new, set_counters
@@ -107,7 +107,6 @@ async def test_a_repair_of_a_count_keeps_what_is_linked_meanwhile(
     api: Api, small: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await set_in("persons", 1, _computers_count=7)(small)
-    count_records = consistency.count_records
 
     async def linked_after_the_snapshot(*arguments: Any) -> IdCounter:
         await api.set_computers("1", "1", "2")

@@ -243,12 +243,12 @@ class IdentityMap(dict[RecordKey, Record | None]):
     def _set(self, key: RecordKey, record: Record | None) -> None:
         type_name, id_ = key
         for field in self._foreign_keys.get(type_name, ()):
-            owner = (self.get(key) or {}).get(field)
-            if owner is not None:
-                self._members[type_name, field, owner].discard(id_)
-            owner = (record or {}).get(field)
-            if owner is not None:
-                self._members[type_name, field, owner].add(id_)
+            former, owner = (self.get(key) or {}).get(field), (record or {}).get(field)
+            if former != owner:
+                if former is not None:
+                    self._members[type_name, field, former].discard(id_)
+                if owner is not None:
+                    self._members[type_name, field, owner].add(id_)
         self[key] = record
 
 

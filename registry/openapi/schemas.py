@@ -294,11 +294,8 @@ def _response_resource(resource_type: ResourceType, graph: Graph) -> Json:
         data = {"data": _linkage(relationship, graph, "Identifier")}
         links = {"links": object_of(own, _PAGE_LINKS if relationship.to_many else {})}
         # Counts can be without linkage.
-        relationships[name] = (
-            object_of(links, data | _MEMBER_COUNT)
-            if relationship.count_field
-            else object_of(data | links)
-        )
+        members = (links, data | _MEMBER_COUNT) if relationship.count_field else (data | links,)
+        relationships[name] = object_of(*members)
     described = "Those in `include` and `withCount`, and those that the request changed."
     shown = object_of({}, relationships) | {"description": described}
     return object_of(required, {"relationships": shown})

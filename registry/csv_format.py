@@ -161,8 +161,8 @@ class CsvTable:
         shown = fieldset(resource, frozenset(self.query.fields[resource.type])).dump_all(found)
         by_id = {record["_id"]: values for record, values in zip(found, shown, strict=True)}
         for name in self.query.counts.get(resource.type, ()):
-            for record in found:
-                by_id[record["_id"]][name] = record.get(resource.count_fields[name], 0)
+            for record, count in zip(found, resource.member_counts(name, found), strict=True):
+                by_id[record["_id"]][name] = count
         for record in found if resource.subject else ():
             for part, text in zip(_IDENTIFIER, subject_of(resource, record) or (), strict=False):
                 by_id[record["_id"]][f"{resource.subject}.{part}"] = text

@@ -67,9 +67,7 @@ def resource_objects(
     start = f'{{"type":"{resource.type}","id":"'
     end = f'"links":{{"self":"/{resource.collection}/'
     counted = {
-        name: [record.get(field, 0) for record in records]
-        for name in query.counts.get(resource.type, ())
-        for field in [resource.count_fields[name]]
+        name: resource.member_counts(name, records) for name in query.counts.get(resource.type, ())
     }
     if not (shown_links or linked or counted):
         return [

@@ -253,6 +253,11 @@ class ResourceType:
             name: each.count_field for name, each in self.relationships.items() if each.count_field
         }
 
+    def member_counts(self, name: str, records: Iterable[Record]) -> list[int]:
+        """Return how many members a to-many relationship of each record has."""
+        field = self.count_fields[name]
+        return [record.get(field, 0) for record in records]
+
     @cached_property
     def copies(self) -> Mapping[str, CopiedText]:
         """The attributes that are copied from related resources."""

@@ -178,12 +178,10 @@ class IdentityMap(dict[RecordKey, Record | None]):
                 new = after.get(name) if after else None
                 if former == new:
                     continue
-                if former is not None:
-                    of_former = numbers.setdefault((target, former), {})
-                    of_former[field] = of_former.get(field, 0) - 1
-                if new is not None:
-                    of_new = numbers.setdefault((target, new), {})
-                    of_new[field] = of_new.get(field, 0) + 1
+                for id_, number in ((former, -1), (new, 1)):
+                    if id_ is not None:
+                        own = numbers.setdefault((target, id_), {})
+                        own[field] = own.get(field, 0) + number
         for key, changes in numbers.items():
             if (record := self.get(key)) is not None:
                 counted = record.copy()

@@ -134,7 +134,7 @@ def _included(
     include: Include, relationships: Mapping[str, Relationship], graph: Graph
 ) -> Iterator[ResourceType]:
     for name, further in include.items():
-        if name in relationships:  # not the subject of revisions, which are shown to its readers
+        if name in relationships:  # not the subject: who may not read it gets no such revision
             target = graph[relationships[name].target]
             yield target
             yield from _included(further, target.relationships, graph)

@@ -124,7 +124,7 @@ async def test_only_large_writes_beyond_the_limit_get_503(
 async def test_a_response_to_a_write_does_not_say_that_nothing_was_changed(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """After the write, there is no slot left to read what the response includes."""
+    """When the write ends, others have all slots for reading what the response includes."""
     # A stream is not refused after a write, but waits until the response is late.
     late = {"kept_records": 1, "response_seconds": 6.0} if name == "streams" else {}
     api = await serve(**{name: 1}, **late, queue_seconds=0.1)

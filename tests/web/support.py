@@ -30,7 +30,7 @@ def rows(page: Page, name: str) -> Locator:
 
 
 def pause_clock(page: Page) -> None:
-    """Let the time of the page stand still until `page.clock` is told otherwise."""
+    """Stop the clock of the page; from then on, only `page.clock` moves it."""
     page.clock.install(time=0)
     page.clock.pause_at(3_600_000)  # not reached before the call, however slow the machine is
 

@@ -224,7 +224,7 @@ class ResourceView(DocumentView):
 
     @asynccontextmanager
     async def _in_slot(self, records: Sequence[Record]) -> AsyncIterator[Chunks]:
-        """Yield the records of a stream. Raises Overloaded if there is no slot for a read."""
+        """Yield the records of a stream. Raises Overloaded if a read finds no free slot."""
         is_refusable = self.change is None  # what was written is not to be sent again
         streams = self.repository.bulkheads.streams
         async with streams.slot(self.client, is_refusable=is_refusable):

@@ -134,9 +134,9 @@ class ChangeFeed:
         await self._run(self._open)
 
     async def read(self) -> list[Commit]:
-        """Return the next commits, of about 1,000 events; none if there are no more yet.
+        """Return the next commits, with about 1,000 events; an empty list if there are none yet.
 
-        While MongoDB is unavailable, return none after a pause.
+        While MongoDB is unavailable, return an empty list after a pause.
         """
         try:
             commits, self._pending, self.position, self.has_more = await self._run(self._read)
